@@ -1,0 +1,1 @@
+"""The lab: a simulated NVML, simulated GPU nodes, and the command that drives them."""
