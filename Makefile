@@ -1,0 +1,47 @@
+# make demo   the main job on the simulated fleet
+# make test   everything that tests this repository
+# make help   the rest
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+LIMIT ?= dgx
+
+.PHONY: help demo test lint unit lab down clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: lab ## run site.yml on the simulated fleet, then run it again: the second run changes nothing
+	ansible-playbook site.yml -l $(LIMIT)
+	@echo "==> The same again: nothing is left to do."
+	ansible-playbook site.yml -l $(LIMIT)
+
+lab: $(VENV)/.ready ## start the simulated fleet and its Kubernetes API
+	mig-lab up
+
+down: ## stop the lab
+	mig-lab down
+
+test: lint unit ## every check and every test
+
+lint: $(VENV)/.ready-test ## static checks
+	ruff check
+	ruff format --check
+	yamllint .
+	ansible-lint
+	tools/typecheck.sh
+
+unit: $(VENV)/.ready-test ## tests, on the simulated NVML and a real Kubernetes API
+	pytest
+
+clean: ## forget the lab and the environments
+	-mig-lab down
+	rm -rf .lab $(VENV) build
+
+.PHONY: $(VENV)/.ready $(VENV)/.ready-test
+$(VENV)/.ready:
+	@tools/venv.sh $(VENV)
+
+$(VENV)/.ready-test:
+	@tools/venv.sh $(VENV) test
