@@ -18,8 +18,8 @@ DOCUMENTATION = """
     name: lab
     short_description: run commands on a simulated GPU node
     description:
-      - Runs commands on the control node with the environment of one simulated node, so that NVML, C(nvidia-smi)
-        and kubelet's files are that node's. The command runs as the caller; NVML sees root.
+      - Runs commands on the control node with the environment of one simulated node, so that NVML and
+        C(nvidia-smi) are that node's. The command runs as the caller; NVML sees root.
       - A command that would shut down or reboot this machine is refused.
     author: MIG provisioning toolkit maintainers
     options:
@@ -54,7 +54,9 @@ class Connection(LocalConnection):  # type: ignore[misc]
     # Not 'local': ansible.builtin.reboot refuses that one, rightly.
     transport = "lab"
 
-    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+    def exec_command(
+        self, cmd: str, in_data: bytes | None = None, sudoable: bool = True
+    ) -> tuple[int, bytes, bytes]:
         """Run ``cmd`` with the node's environment; refuse what would take this machine down."""
         if _POWER_COMMAND.search(cmd) and "mig-lab" not in cmd:
             raise AnsibleConnectionFailure(

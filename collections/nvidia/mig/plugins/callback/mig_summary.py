@@ -1,4 +1,3 @@
-# -*- coding: utf-8 -*-
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -24,7 +23,6 @@ requirements:
 from typing import Any, Dict
 
 from ansible.plugins.callback import CallbackBase
-
 from ansible_collections.nvidia.mig.plugins.plugin_utils.summary import HostSummary, render
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 _WIDTH = 80
 _INDENT = " " * 11
@@ -94,7 +94,9 @@ def render(hosts: Mapping[str, HostSummary]) -> List[str]:
         return []
     totals = Counter(host.done for host in rows.values())
     lines = ["", "MIG SUMMARY " + "*" * (_WIDTH - 12)]
-    lines.append(f"{len(rows)} hosts: " + ", ".join(f"{count} {word}" for word, count in sorted(totals.items())))
+    lines.append(
+        f"{len(rows)} hosts: " + ", ".join(f"{count} {word}" for word, count in sorted(totals.items()))
+    )
     lines.append("")
     for name, host in rows.items():
         lines.extend(_host_lines(name, host))
@@ -121,7 +123,11 @@ def _host_lines(name: str, host: HostSummary) -> List[str]:
 
 def _field(label: str, text: str) -> List[str]:
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=f"{_INDENT}{label:<7}", subsequent_indent=f"{_INDENT}       ", break_on_hyphens=False
+        text,
+        _WIDTH,
+        initial_indent=f"{_INDENT}{label:<7}",
+        subsequent_indent=f"{_INDENT}       ",
+        break_on_hyphens=False,
     )
 
 
@@ -135,5 +141,7 @@ def _describe_gpu(gpu: Mapping[str, Any]) -> str:
     if not gpu.get("mig"):
         return "whole GPU"
     profiles = Counter(instance.split()[0] for instance in gpu.get("instances", []))
-    inner = ", ".join(f"{profile}" if count == 1 else f"{count} {profile}" for profile, count in profiles.items())
+    inner = ", ".join(
+        f"{profile}" if count == 1 else f"{count} {profile}" for profile, count in profiles.items()
+    )
     return f"({inner or 'MIG on, no instances'})"
