@@ -1,0 +1,118 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a GPU is at one moment, read in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Tuple
+
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Catalog, Placement
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, canonical
+
+
+@dataclass(frozen=True)
+class GpuIdentity:
+    """The names of one GPU.
+
+    Args:
+        index: NVML's.
+        uuid: ``GPU-...``.
+        pci_bus_id: ``00000000:07:00.0``.
+        product: NVML's name.
+        pci_device_id: ``0x20B010DE``, device before vendor, as mig-parted writes it.
+        pci_subsystem_id: the same for the board; empty: not known.
+    """
+
+    index: int
+    uuid: str
+    pci_bus_id: str
+    product: str
+    pci_device_id: str
+    pci_subsystem_id: str = ""
+
+
+@dataclass(frozen=True)
+class ComputeInstance:
+    """A compute instance of a GPU instance.
+
+    Args:
+        id: NVML's, unique in its GPU instance.
+        slices: compute slices.
+        start: first compute slice inside the GPU instance.
+        profile_id: NVML's id of its compute instance profile.
+        holders: who uses it, as text: ``process 4711 (python)``, ``pod ns/name``.
+    """
+
+    id: int
+    slices: int
+    start: int
+    profile_id: int
+    holders: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuInstance:
+    """A GPU instance. ``holders`` are those that cannot be told to be in one of its compute instances."""
+
+    id: int
+    profile: Profile
+    placement: Placement
+    compute_instances: Tuple[ComputeInstance, ...] = ()
+    holders: Tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> Tuple[Profile, ...]:
+        """One profile per MIG device, that is per compute instance."""
+        return canonical(self.profile.with_compute(compute.slices) for compute in self.compute_instances)
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """One GPU as it is.
+
+    Args:
+        catalog: empty if the GPU cannot do MIG.
+        resetless: a MIG mode change needs no GPU reset (Hopper and newer).
+        clients: who uses the GPU outside MIG instances, as text.
+    """
+
+    identity: GpuIdentity
+    catalog: Catalog
+    mig_capable: bool
+    mig_current: bool
+    mig_pending: bool
+    resetless: bool
+    instances: Tuple[GpuInstance, ...] = ()
+    clients: Tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> Tuple[Profile, ...]:
+        """The MIG devices of the GPU, in canonical order."""
+        return canonical(device for instance in self.instances for device in instance.devices)
+
+    def summary(self) -> Dict[str, Any]:
+        """A small dict for diffs: no UUIDs, nothing that differs between two equal layouts."""
+        instances = [
+            describe_instance(i.profile, i.placement, [c.slices for c in i.compute_instances])
+            for i in self.instances
+        ]
+        found: Dict[str, Any] = {"mig": self.mig_current, "instances": sorted_by_start(instances)}
+        if self.mig_pending != self.mig_current:
+            found["mig_pending"] = self.mig_pending
+        return found
+
+
+def describe_instance(profile: Profile, placement: Placement, compute_slices: List[int]) -> str:
+    """``3g.20gb 0:4``, ``3g.20gb 0:4 [2c 1c]``, ``3g.20gb 0:4 [no compute instance]``."""
+    text = f"{profile} {placement}"
+    if compute_slices == [profile.compute_slices]:
+        return text
+    inside = " ".join(f"{slices}c" for slices in sorted(compute_slices, reverse=True))
+    return f"{text} [{inside or 'no compute instance'}]"
+
+
+def sorted_by_start(instances: List[str]) -> List[str]:
+    """Order the texts of `describe_instance` by where the instances sit."""
+    return sorted(instances, key=lambda text: (int(text.split()[1].split(":")[0]), text))
