@@ -1,4 +1,4 @@
-"""What the lab's commands share on the console: progress lines, and errors that end a command with one line."""
+"""What the lab's commands share on the console: progress lines, and errors that end a command."""
 
 from __future__ import annotations
 
