@@ -49,12 +49,9 @@ def up() -> None:
     ports = _ports()
     etcd.start([str(programs["etcd"].path), *_etcd_flags(ports, credentials)])
     server.start([str(programs["kube-apiserver"].path), *_server_flags(ports, credentials)])
+    address = f"https://{_ADDRESS}:{ports['server']}"
     try:
-        _wait(
-            etcd,
-            server,
-            Api(f"https://{_ADDRESS}:{ports['server']}", credentials.token, _read(credentials.ca)),
-        )
+        _wait(etcd, server, Api(address, credentials.token, credentials.ca.read_text()))
     except BaseException:
         down()
         raise
