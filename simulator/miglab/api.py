@@ -104,9 +104,7 @@ class Api:
             return self._open(method, path, body, kind).read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise ApiError(
-                f"the lab's Kubernetes API does not answer: {error or type(error).__name__}"
-            ) from error
+            raise _silent(error) from error
 
     def _open(
         self, method: str, path: str, body: Object | None, kind: str | None
@@ -122,9 +120,7 @@ class Api:
             # A kept connection may have been closed by the server; a reading call can simply be repeated.
             if method == "GET" and not fresh:
                 return self._open(method, path, body, kind)
-            raise ApiError(
-                f"the lab's Kubernetes API does not answer: {error or type(error).__name__}"
-            ) from error
+            raise _silent(error) from error
         if answer.status >= 400:
             text = answer.read().decode(errors="replace")
             try:

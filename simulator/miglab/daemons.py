@@ -94,9 +94,7 @@ class Daemon:
     def last_words(self, lines: int = 3) -> str:
         """The end of its log, for an error."""
         try:
-            return (
-                " | ".join(self.log.read_text(errors="replace").splitlines()[-lines:]) or "(its log is empty)"
-            )
+            text = self.log.read_text(errors="replace")
         except OSError:
             return "(it left no log)"
         return " | ".join(text.splitlines()[-lines:]) or "(its log is empty)"
