@@ -12,6 +12,9 @@ from typing import Dict, Optional, Sequence, Tuple
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile
 
+# By slices of the GPU instance, on every GPU so far. Used only where NVML was not asked (see ComputeProfile).
+_COMPUTE_SIZES = {1: (1,), 2: (1, 2), 3: (1, 2, 3), 4: (1, 2, 4), 7: (1, 2, 3, 4, 7)}
+
 
 @dataclass(frozen=True, order=True)
 class Placement:
@@ -76,6 +79,14 @@ class OfferedProfile:
         """Placement units that one instance takes."""
         return max((placement.size for placement in self.placements), default=0)
 
+    @property
+    def compute_sizes(self) -> Tuple[int, ...]:
+        """The slices that a compute instance in it can have, ascending."""
+        if self.compute_profiles:
+            return tuple(sorted({compute.slices for compute in self.compute_profiles}))
+        slices = self.profile.compute_slices
+        return _COMPUTE_SIZES.get(slices, tuple(range(1, slices + 1)))
+
 
 @dataclass(frozen=True)
 class Catalog:
@@ -101,9 +112,9 @@ class Catalog:
                 path=path,
                 hint=self._offer_hint(profile),
             )
-        sizes = {compute.slices for compute in offered.compute_profiles}
-        if profile.ci_slices is not None and sizes and profile.ci_slices not in sizes:
-            names = ", ".join(str(offered.profile.with_compute(size)) for size in sorted(sizes))
+        sizes = offered.compute_sizes
+        if profile.device_slices not in sizes:
+            names = ", ".join(str(offered.profile.with_compute(size)) for size in sizes)
             raise InputError(
                 f"{short_product(self.product)} does not offer {profile}",
                 path=path,
@@ -119,6 +130,27 @@ class Catalog:
     def units(self) -> int:
         """Placement units of the GPU: 8 on 7-slice GPUs, 4 on A30, 12 on RTX PRO 6000."""
         return max((p.start + p.size for offered in self.profiles for p in offered.placements), default=0)
+
+    def capacity(self, taken: int) -> Tuple[int, ...]:
+        """How many placements are still free of each shape, the biggest shape first.
+
+        Args:
+            taken: one bit per placement unit that is occupied.
+        """
+        found = self._capacities.get(taken)
+        if found is None:
+            found = tuple(sum(not mask & taken for mask in masks) for masks in self._shapes)
+            self._capacities[taken] = found
+        return found
+
+    @cached_property
+    def _shapes(self) -> Tuple[Tuple[int, ...], ...]:
+        biggest_first = sorted(self.profiles, key=lambda o: (-o.size, -o.profile.compute_slices))
+        return tuple(dict.fromkeys(tuple(p.mask for p in offered.placements) for offered in biggest_first))
+
+    @cached_property
+    def _capacities(self) -> Dict[int, Tuple[int, ...]]:
+        return {}
 
     @cached_property
     def _by_profile(self) -> Dict[Profile, OfferedProfile]:

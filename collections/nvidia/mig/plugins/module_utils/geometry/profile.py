@@ -124,6 +124,9 @@ def _hint(text: str) -> str:
     if match is None:
         return _SHAPE
     sign = "-" if match["sign"] == "-" else "+"
-    suffix = sign + match["attributes"] if match["attributes"] else ""
-    prefix = f"{int(match['c'])}c." if match["c"] else ""
-    return f"did you mean {prefix}{int(match['g'])}g.{int(match['gb'])}gb{suffix}?"
+    attributes = (sign + match["attributes"],) if match["attributes"] else ()
+    compute_slices = int(match["g"])
+    near = Profile(compute_slices, int(match["gb"]), attributes)
+    if match["c"] and int(match["c"]) <= compute_slices:
+        near = near.with_compute(int(match["c"]))
+    return f"did you mean {near}?"
