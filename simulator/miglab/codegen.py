@@ -125,7 +125,7 @@ def _profile(profile: dict[str, Any]) -> str:
         f"{{{c['id']}, {c['slices']}, {c['sm']}, {c['max']}, {_placements(c['placements'])}}}"
         for c in profile["compute_instances"]
     )
-    fields = [_string(profile["name"])]
+    fields: list[Any] = [_string(profile["name"])]
     fields += [profile[name] for name in ("enum", "id", "slices", "max", "memory_mib", "sm")]
     fields += [profile[name] for name in ("copy", "dec", "enc", "jpeg", "ofa")]
     fields += [int(profile.get("gfx", False)), _media(profile["name"])]

@@ -148,8 +148,8 @@ def add_fault(
 ) -> None:
     """Make calls ``nth`` to ``nth + times - 1`` of ``function`` from now on misbehave (``times`` 0: no end).
 
-    They wait ``latency_ms``, fail with ``code`` (0: they do not), and kill their process ``before``, ``during``
-    (all done, nothing committed) or ``after`` the call.
+    They wait ``latency_ms``, fail with ``code`` (0: they do not), and kill their process ``before`` the call,
+    ``during`` it (all done, nothing committed) or ``after`` it.
     """
     _call("migsim_fault_add", state, function, nth, times, code, latency_ms, kill)
 
@@ -162,7 +162,7 @@ def clear_faults(state: Path) -> int:
 def functions() -> list[str]:
     """The functions that have a counter, by number."""
     library = _library()
-    names = []
+    names: list[str] = []
     while name := library.migsim_function_name(len(names)):
         names.append(name.decode())
     return names

@@ -1,7 +1,7 @@
 """Kubelet's device checkpoint and pod log directories of a node, in kubelet's own form.
 
 The checkpoint is what kubelet's device manager writes (the form of Kubernetes 1.20 and later: device ids by
-NUMA node). Its ``Checksum`` is 0 here: kubelet makes it from its own Go structures, and no kubelet reads ours.
+NUMA node). Its ``Checksum`` is 0 here: kubelet's is made from Go structures, and no kubelet reads ours.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+from miglab.testing import sim_node  # noqa: F401
