@@ -1,0 +1,91 @@
+"""``mig-lab agent``: plays kubelet, device plugin and GPU feature discovery for the simulated nodes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from miglab import paths
+from miglab.console import LabError, fail, say
+from miglab.daemons import Daemon
+
+
+def daemon() -> Daemon:
+    return Daemon("agent", paths.cluster_dir())
+
+
+def start(rescan_always: bool = True) -> None:
+    """Start the agent in the background, unless it runs. LabError."""
+    if daemon().pid() is not None:
+        say("the agent runs already")
+        return
+    command = [sys.executable, "-m", "miglab", "agent", "run"]
+    environment = {**os.environ, "MIG_LAB_DIR": str(paths.lab_dir())}
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(paths.SIMULATOR), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+    pid = daemon().start(command + ([] if rescan_always else ["--rescan", "at-start"]), environment)
+    say(f"the agent follows the fleet (pid {pid}, log {daemon().log})")
+
+
+def stop() -> bool:
+    """False if it was not running."""
+    return daemon().stop()
+
+
+def register(subparsers: Any) -> None:
+    """Add ``mig-lab agent``."""
+    parser = subparsers.add_parser("agent", help="plays kubelet, device plugin and GPU feature discovery")
+    commands = parser.add_subparsers(dest="agent_command", metavar="COMMAND", required=True)
+    for name, function, text in (
+        ("run", _run, "work in the foreground until it is stopped"),
+        ("start", _start, "work in the background"),
+        ("sync", _sync, "bring the API server up to date once, and say what changed"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument(
+            "--rescan",
+            choices=("always", "at-start"),
+            default="always",
+            help="when the device plugin sees a new layout: always at once, or, as in a real cluster, "
+            "only at the start of its pod (default: always)",
+        )
+        command.set_defaults(run=function)
+    commands.add_parser("stop", help="end the one in the background").set_defaults(run=_stop)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from miglab.agent.loop import run
+
+    run(options.rescan == "always")
+    return 0
+
+
+def _sync(options: argparse.Namespace) -> int:
+    from miglab.agent.loop import sync
+
+    try:
+        done = sync(options.rescan == "always")
+    except LabError as error:
+        return fail(error)
+    if not done:
+        say("nothing to do")
+    return 0
+
+
+def _start(options: argparse.Namespace) -> int:
+    try:
+        start(options.rescan == "always")
+    except LabError as error:
+        return fail(error)
+    return 0
+
+
+def _stop(_: argparse.Namespace) -> int:
+    try:
+        say("the agent is stopped" if stop() else "the agent was not running")
+    except LabError as error:
+        return fail(error)
+    return 0

@@ -1,0 +1,68 @@
+"""The device plugin: which extended resources it registers with kubelet. Pure.
+
+As NVIDIA's ``internal/rm`` does it, by version; what it exits on is a RefusedError with its own words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from miglab.agent.hardware import Hardware, MigDevice
+from miglab.agent.settings import RefusedError, Settings
+
+GPU = "nvidia.com/gpu"
+
+
+def resources(hardware: Hardware, settings: Settings) -> dict[str, int]:
+    """Resource name -> number of devices, without zeros.
+
+    Raises:
+        RefusedError: the plugin exits and registers nothing.
+    """
+    if settings.sharing == "mps" and settings.strategy == "mixed":
+        raise RefusedError("using --mig-strategy=mixed is not supported with MPS")
+    if settings.strategy == "none":
+        counts = Counter({GPU: len(hardware.gpus)})
+    else:
+        counts = Counter({GPU: sum(not gpu.mig for gpu in hardware.gpus)})
+        counts.update(
+            GPU if settings.strategy == "single" else _mixed_name(device, settings)
+            for device in hardware.devices
+        )
+        _check_devices(hardware, settings)
+    return _share({name: count for name, count in counts.items() if count}, settings)
+
+
+def _mixed_name(device: MigDevice, settings: Settings) -> str:
+    """Before 0.20 a profile was looked for anywhere in the device's name: variants count as the plain one."""
+    if settings.version < (0, 20, 0):
+        return f"nvidia.com/mig-{device.gpu_instance}"
+    if not device.fills_its_instance:
+        raise RefusedError(f"MIG profile '{device.profile}' does not match any resource patterns")
+    return f"nvidia.com/mig-{device.dotted}"
+
+
+def _check_devices(hardware: Hardware, settings: Settings) -> None:
+    single = settings.strategy == "single"
+    for gpu in hardware.gpus:
+        # Since 0.16 the mixed strategy leaves a GPU without MIG devices out; the single one never does.
+        if gpu.mig and not gpu.devices and (single or settings.version < (0, 16, 0)):
+            raise RefusedError(
+                "invalid MIG configuration: at least one device with migEnabled=true was not configured "
+                f"correctly: device {gpu.index} has no MIG devices configured"
+            )
+    if not single:
+        return
+    if len({device.attributes for device in hardware.devices}) > 1:
+        raise RefusedError("invalid MIG configuration: more than one MIG device type present on node")
+    if hardware.devices and not all(gpu.mig for gpu in hardware.gpus):
+        raise RefusedError("all devices on the node must be configured with the same migEnabled value")
+
+
+def _share(counts: dict[str, int], settings: Settings) -> dict[str, int]:
+    shared: dict[str, int] = {}
+    for name, count in counts.items():
+        replicas = settings.replicas(name)
+        renamed = f"{name}.shared" if replicas > 1 and settings.rename_by_default else name
+        shared[renamed] = count * replicas
+    return shared
