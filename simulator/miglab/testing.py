@@ -52,7 +52,7 @@ class SimNode:
         return self.directory / "pods"
 
     def environment(self, euid: int | None = 0) -> dict[str, str]:
-        """The whole environment of a process on the node. ``euid``: who NVML takes it for; None: who it is."""
+        """The whole environment of a process on the node. ``euid``: who NVML takes it for (None: itself)."""
         inherited = {key: value for key, value in os.environ.items() if key != "MIG_SIM_EUID"}
         return inherited | paths.state_environment(self.state, euid)
 
@@ -73,7 +73,7 @@ class SimNode:
 
     @contextlib.contextmanager
     def inside(self, euid: int = 0) -> Iterator[None]:
-        """Puts this process on the node: pynvml then loads the simulated NVML. Ends what was not shut down."""
+        """Puts this process on the node: pynvml loads the simulated NVML. Ends what was not shut down."""
         import pynvml
 
         before = {key: os.environ.get(key) for key in ("MIG_SIM_NODE", "MIG_SIM_EUID")}
