@@ -18,7 +18,7 @@ import yaml
 from miglab import binaries, paths
 from miglab.api import Api, ApiError
 from miglab.certificates import Credentials
-from miglab.console import LabError, Stopwatch, fail, say
+from miglab.console import LabError, Stopwatch, say
 from miglab.daemons import Daemon
 
 _START_SECONDS = 90.0
@@ -70,6 +70,20 @@ def down() -> bool:
 def is_up() -> bool:
     """Both servers run and the API is ready."""
     return all(daemon.pid() is not None for daemon in _daemons()) and _ready()
+
+
+def status() -> bool:
+    """Say what runs and where; True if the API is up."""
+    for daemon in _daemons():
+        pid = daemon.pid()
+        say(f"{daemon.name}: pid {pid}, log {daemon.log}" if pid else f"{daemon.name}: not running")
+    if not is_up():
+        say("the Kubernetes API is not up: 'mig-lab cluster up' starts it")
+        return False
+    version = Api.from_kubeconfig().get("/version")["gitVersion"]
+    say(f"the Kubernetes API is up: {_server_address()}, Kubernetes {version}")
+    say(f"export KUBECONFIG={paths.kubeconfig()}")
+    return True
 
 
 def link_tools() -> None:
@@ -228,7 +242,7 @@ def register(subparsers: Any) -> None:
     """Add ``mig-lab cluster``."""
     parser = subparsers.add_parser("cluster", help="the lab's Kubernetes API, on loopback")
     commands = parser.add_subparsers(dest="cluster_command", metavar="COMMAND", required=True)
-    start = commands.add_parser("up", help="start it, and register the fleet's nodes")
+    start = commands.add_parser("up", help="start it; the agent then registers the fleet's nodes")
     start.set_defaults(run=_run_up)
     commands.add_parser("down", help="stop it; what is stored in it stays").set_defaults(run=_run_down)
     commands.add_parser("status", help="is it up, and where").set_defaults(run=_run_status)
@@ -236,29 +250,14 @@ def register(subparsers: Any) -> None:
 
 
 def _run_up(_: argparse.Namespace) -> int:
-    try:
-        up()
-    except LabError as error:
-        return fail(error)
+    up()
     return 0
 
 
 def _run_down(_: argparse.Namespace) -> int:
-    try:
-        say("the Kubernetes API is stopped" if down() else "the Kubernetes API was not running")
-    except LabError as error:
-        return fail(error)
+    say("the Kubernetes API is stopped" if down() else "the Kubernetes API was not running")
     return 0
 
 
 def _run_status(_: argparse.Namespace) -> int:
-    for daemon in _daemons():
-        pid = daemon.pid()
-        say(f"{daemon.name}: pid {pid}, log {daemon.log}" if pid else f"{daemon.name}: not running")
-    if not is_up():
-        say("the Kubernetes API is not up: 'mig-lab cluster up' starts it")
-        return 1
-    version = Api.from_kubeconfig().get("/version")["gitVersion"]
-    say(f"the Kubernetes API is up: {_server_address()}, Kubernetes {version}")
-    say(f"export KUBECONFIG={paths.kubeconfig()}")
-    return 0
+    return 0 if status() else 1

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from miglab import paths
-from miglab.console import LabError, fail, say
+from miglab.console import say
 from miglab.daemons import Daemon
 
 
@@ -66,26 +66,16 @@ def _run(options: argparse.Namespace) -> int:
 def _sync(options: argparse.Namespace) -> int:
     from miglab.agent.loop import sync
 
-    try:
-        done = sync(options.rescan == "always")
-    except LabError as error:
-        return fail(error)
-    if not done:
-        say("nothing to do")
+    for text in sync(options.rescan == "always") or ["nothing to do"]:
+        say(text)
     return 0
 
 
 def _start(options: argparse.Namespace) -> int:
-    try:
-        start(options.rescan == "always")
-    except LabError as error:
-        return fail(error)
+    start(options.rescan == "always")
     return 0
 
 
 def _stop(_: argparse.Namespace) -> int:
-    try:
-        say("the agent is stopped" if stop() else "the agent was not running")
-    except LabError as error:
-        return fail(error)
+    say("the agent is stopped" if stop() else "the agent was not running")
     return 0

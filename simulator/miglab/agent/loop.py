@@ -35,8 +35,8 @@ def sync(rescan_always: bool = True) -> list[str]:
         if not changes:
             break
         for change in changes:
-            _apply(api, change)
-            done.append(change.text)
+            if _apply(api, change):
+                done.append(change.text)
     return done
 
 
@@ -79,11 +79,12 @@ def _round(api: Api, snapshot: Snapshot | None, fleet: Fleet, rules: Rules) -> N
     if snapshot is None:
         return
     for change in duties(snapshot, fleet.machines, rules, _now()):
-        _apply(api, change)
+        if _apply(api, change):
+            say(change.text)
 
 
-def _apply(api: Api, change: Change) -> None:
-    """Make the call. What the copy of the server's objects did not know yet is no error."""
+def _apply(api: Api, change: Change) -> bool:
+    """Make the call. False if the server has moved on since it was asked: the next look will tell."""
     try:
         if change.method == "post":
             api.post(change.path, dict(change.body))
@@ -93,9 +94,9 @@ def _apply(api: Api, change: Change) -> None:
             api.patch(change.path, dict(change.body))
     except ApiError as error:
         if error.status in (404, 409):
-            return
+            return False
         raise
-    say(change.text)
+    return True
 
 
 def _now() -> datetime.datetime:
