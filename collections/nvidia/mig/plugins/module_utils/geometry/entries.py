@@ -96,7 +96,7 @@ def parse_counts(counts: Any, path: str, problems: Problems, zero_ok: bool) -> T
         with problems.catch():
             profile = parse_profile(name, place)
             if profile in names:
-                raise InputError(f"{names[profile]} and {name} are the same profile", path, "write it once")
+                raise InputError(f"{names[profile]} and {name} are the same profile", place, "write it once")
             names[profile] = name
             found += [profile] * _parse_count(count, place, zero_ok)
     return canonical(found)

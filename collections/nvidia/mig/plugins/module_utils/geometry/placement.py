@@ -54,6 +54,8 @@ def place(catalog: Catalog, profiles: Sequence[Profile], pinned: Sequence[Placed
         InfeasibleError: they do not fit; the message says what is in the way.
     """
     wanted = share(catalog, profiles)
+    if not wanted:
+        return ()
     refusal = limit_reason(catalog, [*wanted, *(p.profile for p in pinned)])
     found = None if refusal else search(catalog, wanted, pinned)
     if found is None:

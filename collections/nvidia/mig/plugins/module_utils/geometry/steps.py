@@ -33,7 +33,7 @@ class DestroyComputeInstance:
         return f"GPU {self.gpu}: destroy {_compute(self.profile, self.placement, self.slices, self.start)}"
 
     def as_dict(self) -> Dict[str, Any]:
-        return {**_step("destroy_compute_instance", self), "slices": self.slices, "slice_start": self.start}
+        return {"step": "destroy_compute_instance", **_where(self), **_inside(self)}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class DestroyGpuInstance:
         return f"GPU {self.gpu}: destroy {self.profile} at {self.placement}"
 
     def as_dict(self) -> Dict[str, Any]:
-        return _step("destroy_gpu_instance", self)
+        return {"step": "destroy_gpu_instance", **_where(self)}
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class CreateGpuInstance:
         return f"GPU {self.gpu}: create {self.profile} at {self.placement}"
 
     def as_dict(self) -> Dict[str, Any]:
-        return _step("create_gpu_instance", self)
+        return {"step": "create_gpu_instance", **_where(self)}
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class CreateComputeInstance:
         return f"GPU {self.gpu}: create {_compute(self.profile, self.placement, self.slices, self.start)}"
 
     def as_dict(self) -> Dict[str, Any]:
-        return {**_step("create_compute_instance", self), "slices": self.slices, "slice_start": self.start}
+        return {"step": "create_compute_instance", **_where(self), **_inside(self)}
 
 
 Step = Union[
@@ -161,7 +161,7 @@ class InUse:
         return f"GPU {self.gpu}: {self.profile} at {self.placement} is held by {', '.join(self.holders)}"
 
     def as_dict(self) -> Dict[str, Any]:
-        return {**_step("in_use", self), "holders": list(self.holders)}
+        return {**_where(self), "holders": list(self.holders)}
 
 
 @dataclass(frozen=True)
@@ -212,12 +212,15 @@ class Plan:
         return [step.as_dict() for step in self.steps]
 
 
-def _step(
-    name: str,
+def _where(
     step: Union[DestroyComputeInstance, DestroyGpuInstance, CreateGpuInstance, CreateComputeInstance, InUse],
 ) -> Dict[str, Any]:
     placement = {"start": step.placement.start, "size": step.placement.size}
-    return {"step": name, "gpu": step.gpu, "profile": str(step.profile), "placement": placement}
+    return {"gpu": step.gpu, "profile": str(step.profile), "placement": placement}
+
+
+def _inside(step: Union[DestroyComputeInstance, CreateComputeInstance]) -> Dict[str, Any]:
+    return {"slices": step.slices, "slice_start": step.start}
 
 
 def _compute(profile: Profile, placement: Placement, slices: int, start: int) -> str:

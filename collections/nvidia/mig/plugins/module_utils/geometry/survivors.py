@@ -146,7 +146,8 @@ class _Search:
             survivors += [Survivor(*parts) for parts in zip(there, packing.kept, packing.created)]
         survivors.sort(key=lambda survivor: survivor.instance.placement)
         pinned = [Placed(s.instance.profile, s.instance.placement) for s in survivors]
-        if limit_reason(self.catalog, [*new, *(p.profile for p in pinned)]):
+        # What stands already, stands; the limits are for what is added.
+        if new and limit_reason(self.catalog, [*new, *(p.profile for p in pinned)]):
             return None
         placed = search(self.catalog, new, pinned)
         if placed is None:
