@@ -239,6 +239,22 @@ def _check_extra(
     return extra
 
 
+def unlisted(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> Dict[str, Any]:
+    """What a release that is taken over has set, and our values neither set nor forbid."""
+    found: Dict[str, Any] = {}
+    for path, value in _leaves(current):
+        dotted = ".".join(path)
+        reserved = any(dotted == name or dotted.startswith(name + ".") for name in _RESERVED)
+        if not reserved and _get(wanted, path) is _NOTHING:
+            _put(found, path, value)
+    return found
+
+
+def dotted_names(values: Mapping[str, Any]) -> List[str]:
+    """``['affinity', 'nfd.enabled']``, in order."""
+    return sorted(".".join(path) for path, _value in _leaves(values))
+
+
 def merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Dict[str, Any]:
     """Helm's way: mappings merge key by key, everything else is replaced."""
     merged = _copy(base)
