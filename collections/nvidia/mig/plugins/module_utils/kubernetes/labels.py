@@ -246,8 +246,11 @@ def _dotted(name: str) -> str:
     return name.replace("+", ".")
 
 
-def compare(expected: Expected, node: Mapping[str, Any]) -> List[str]:
+def compare(expected: Expected, node: Mapping[str, Any], labels: bool = True) -> List[str]:
     """Compare with a Node object of the Kubernetes API. A missing resource is 0: kubelet never removes one.
+
+    Args:
+        labels: compare labels too.
 
     Returns:
         One sentence for each difference; empty if the node is as expected.
@@ -266,7 +269,11 @@ def compare(expected: Expected, node: Mapping[str, Any]) -> List[str]:
             if quantity(capacity.get(name, "0")) != have:
                 text += f" of a capacity of {capacity.get(name, '0')}"
             mismatches.append(text)
-    labels = (node.get("metadata") or {}).get("labels") or {}
+    return mismatches + _compare_labels(expected, _labels(node)) if labels else mismatches
+
+
+def _compare_labels(expected: Expected, labels: Mapping[str, str]) -> List[str]:
+    mismatches: List[str] = []
     for name, value in expected.labels.items():
         if name not in labels:
             mismatches.append(f"label {name}: {value!r} expected, not there")
@@ -280,6 +287,23 @@ def compare(expected: Expected, node: Mapping[str, Any]) -> List[str]:
         f"labels {prefix}.*: not expected, found" for prefix in stale if prefix not in expected.mig_labels
     )
     return mismatches
+
+
+def shown(node: Mapping[str, Any]) -> Dict[str, Any]:
+    """What a Node object says of GPUs: allocatable resources of the device plugin, and NVIDIA's labels."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return {
+        "resources": {
+            name: quantity(value) for name, value in sorted(allocatable.items()) if is_gpu_resource(name)
+        },
+        "labels": {
+            name: value for name, value in sorted(_labels(node).items()) if name.startswith("nvidia.com/")
+        },
+    }
+
+
+def _labels(node: Mapping[str, Any]) -> Mapping[str, str]:
+    return (node.get("metadata") or {}).get("labels") or {}
 
 
 def is_gpu_resource(name: str) -> bool:

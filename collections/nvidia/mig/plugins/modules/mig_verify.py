@@ -1,0 +1,260 @@
+#!/usr/bin/python
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mig_verify
+short_description: Prove that a Kubernetes node offers what its MIG layout and strategy imply
+version_added: 0.1.0
+author: MIG provisioning toolkit maintainers (@nvidia)
+description:
+  - Derives from a node's GPUs and its MIG strategy which resources the node must offer and which labels
+    GPU Feature
+    Discovery must have set, and compares with the node object in the Kubernetes API.
+  - Fails, and names every difference, if the node is not as expected within O(timeout).
+  - Only labels that follow from layout and strategy are compared. Every C(nvidia.com/mig-*) resource that
+    is not
+    expected must be 0; a missing resource counts as 0, as kubelet never removes one.
+requirements:
+  - kubernetes (Python package)
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+attributes:
+  check_mode:
+    support: full
+    description: Never changes anything. In check mode it looks once and does not wait.
+  diff_mode:
+    support: none
+    description:
+      - Will return details on what has changed (or possibly needs changing in check_mode), when in diff
+        mode.
+  idempotent:
+    support: full
+    description: Never changes anything.
+options:
+  node_name:
+    description:
+      - Name of the node object.
+    type: str
+    required: true
+  gpus:
+    description:
+      - The node's GPUs, as M(nvidia.mig.mig_info) or M(nvidia.mig.mig_layout) return them in C(gpus). All
+        of them are
+        needed, also those without MIG.
+    type: list
+    elements: dict
+    required: true
+  strategy:
+    description:
+      - The node's MIG strategy.
+    type: str
+    choices: [none, single, mixed]
+    required: true
+  chart_version:
+    description:
+      - Version of the device plugin's chart. Some layouts have other resource names in other versions.
+    type: str
+    required: true
+  gfd_version:
+    description:
+      - Version of GPU Feature Discovery's chart.
+      - By default O(chart_version) from 0.15.0 on, where both have the same numbers. With an older one,
+        only labels that every
+        version of GPU Feature Discovery sets are compared.
+    type: str
+  sharing:
+    description:
+      - How the node's GPUs are shared, as in a config of the device plugin, such as
+        C({timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}).
+    type: dict
+  labels:
+    description:
+      - Compare labels too. Set it to V(false) in a cluster without GPU Feature Discovery.
+    type: bool
+    default: true
+  timeout:
+    description:
+      - How many seconds to wait for the node to become as expected. Device plugin and kubelet need some
+        after a change.
+    type: int
+    default: 120
+  sleep:
+    description:
+      - Seconds between two looks.
+    type: int
+    default: 2
+seealso:
+  - module: nvidia.mig.mig_info
+  - module: nvidia.mig.device_plugin_release
+  - module: nvidia.mig.gfd_release
+"""
+
+EXAMPLES = r"""
+- name: Read the node's GPUs
+  nvidia.mig.mig_info:
+  register: info
+
+- name: Prove that Kubernetes offers them
+  nvidia.mig.mig_verify:
+    node_name: "{{ inventory_hostname }}"
+    gpus: "{{ info.gpus }}"
+    strategy: single
+    chart_version: 0.17.4
+    kubeconfig: ~/.kube/config
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+verdict:
+  description: Whether the node is as expected.
+  type: bool
+  returned: always, if the node could be read
+  sample: true
+mismatches:
+  description: A sentence for each difference.
+  type: list
+  elements: str
+  returned: always, if the node could be read
+  sample:
+    - "nvidia.com/gpu: 16 expected, 8 allocatable"
+    - "label nvidia.com/mig.strategy: 'single' expected, not there"
+expected:
+  description: What the node must show.
+  type: dict
+  returned: always, if the node could be read
+  contains:
+    resources:
+      description: Allocatable count by resource.
+      type: dict
+      sample: {"nvidia.com/gpu": 16}
+    labels:
+      description: Values by label.
+      type: dict
+      sample: {"nvidia.com/gpu.count": "16", "nvidia.com/mig.strategy": "single"}
+    absent_labels:
+      description: Labels that must not be there.
+      type: list
+      elements: str
+      sample: []
+actual:
+  description: What the node shows.
+  type: dict
+  returned: always, if the node could be read
+  contains:
+    resources:
+      description: Allocatable count of each resource that the device plugin publishes.
+      type: dict
+      sample: {"nvidia.com/gpu": 16}
+    labels:
+      description: All labels of the node that start with C(nvidia.com/).
+      type: dict
+      sample: {"nvidia.com/gpu.count": "16", "nvidia.com/mig.strategy": "single"}
+"""
+
+import copy
+import time
+from typing import Any, Dict, List, Mapping
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, MigError
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import MISSING_COLLECTION, Api
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import (
+    Expected,
+    compare,
+    expected_node,
+    shown,
+)
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import gpus_from_info
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
+
+try:
+    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import (
+        AUTH_ARG_SPEC,
+        extract_sensitive_values_from_kubeconfig,
+    )
+
+    HAS_KUBERNETES_CORE = True
+except ImportError:
+    HAS_KUBERNETES_CORE = False
+    AUTH_ARG_SPEC = {"kubeconfig": {"type": "raw"}, "context": {}}
+
+
+def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
+    """Read the node until it is as expected or the time is up.
+
+    Raises:
+        MigError: bad input, no API, or no such node.
+    """
+    expected = expected_node(
+        params["strategy"],
+        gpus_from_info(params["gpus"]),
+        params["chart_version"],
+        params["gfd_version"],
+        parse_sharing(params["sharing"]),
+    )
+    if not params["labels"]:
+        expected = Expected(expected.resources)
+    api = Api(params)
+    end = time.monotonic() + (params["timeout"] if wait else 0)
+    while True:
+        node = api.get("Node", "v1", params["node_name"])
+        if node is None:
+            raise ClusterError(
+                f"the cluster has no node {params['node_name']}",
+                path="node_name",
+                hint="node names may differ from inventory names: see 'kubectl get nodes'",
+            )
+        mismatches = compare(expected, node, labels=params["labels"])
+        left = end - time.monotonic()
+        if not mismatches or left <= 0:
+            return {
+                "verdict": not mismatches,
+                "mismatches": mismatches,
+                "expected": expected.as_dict(),
+                "actual": shown(node),
+            }
+        time.sleep(min(left, max(params["sleep"], 0.1)))
+
+
+def message(node: str, mismatches: List[str], waited: int) -> str:
+    after = f" after {waited} seconds" if waited else ""
+    return (
+        f"node {node} is not as layout and strategy imply{after}: {'; '.join(mismatches)} "
+        "(the device plugin sees a changed layout only when it is restarted; its log says what it refuses)"
+    )
+
+
+def main() -> None:
+    spec: Dict[str, Any] = copy.deepcopy(AUTH_ARG_SPEC)
+    spec.update(
+        node_name={"type": "str", "required": True},
+        gpus={"type": "list", "elements": "dict", "required": True},
+        strategy={"type": "str", "choices": ["none", "single", "mixed"], "required": True},
+        chart_version={"type": "str", "required": True},
+        gfd_version={"type": "str"},
+        sharing={"type": "dict"},
+        labels={"type": "bool", "default": True},
+        timeout={"type": "int", "default": 120},
+        sleep={"type": "int", "default": 2},
+    )
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    if not HAS_KUBERNETES_CORE:
+        module.fail_json(msg=MISSING_COLLECTION)
+    if isinstance(module.params["kubeconfig"], dict):
+        module.no_log_values.update(extract_sensitive_values_from_kubeconfig(module.params["kubeconfig"]))
+    try:
+        result = verify(module.params, wait=not module.check_mode)
+    except MigError as error:
+        module.fail_json(**error.fail_args())
+    if not result["verdict"]:
+        waited = 0 if module.check_mode else module.params["timeout"]
+        module.fail_json(msg=message(module.params["node_name"], result["mismatches"], waited), **result)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()
