@@ -1,0 +1,58 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who holds what: adds kubelet's pods to the processes that NVML knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Iterable, Tuple
+
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import ComputeInstance, GpuInstance
+from ansible_collections.nvidia.mig.plugins.module_utils.node.kubelet import Allocations, Pod
+from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
+from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import Session
+from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import GpuReading, HostReading
+
+
+def read_host(nvml: Session, allocations: Allocations) -> HostReading:
+    """The host with everyone who holds a GPU or a MIG device."""
+    return add_pods(Reader(nvml, mig_devices=allocations.has_mig_devices).read(), allocations)
+
+
+def add_pods(host: HostReading, allocations: Allocations) -> HostReading:
+    """The same host with pods among the holders and clients. Its MIG devices must have been read."""
+    if not allocations.pods:
+        return host
+    return HostReading(tuple(_add(gpu, allocations) for gpu in host.gpus))
+
+
+def pods_of(
+    gpu: GpuReading, allocations: Allocations, gpu_instance: int, compute_instance: int
+) -> Tuple[Pod, ...]:
+    """The pods that hold one compute instance."""
+    return tuple(
+        pod
+        for device in gpu.mig_devices
+        if (device.gpu_instance, device.compute_instance) == (gpu_instance, compute_instance)
+        for pod in allocations.of(device.uuid)
+    )
+
+
+def _add(gpu: GpuReading, allocations: Allocations) -> GpuReading:
+    state = gpu.state
+
+    def with_pods(instance: GpuInstance, compute: ComputeInstance) -> ComputeInstance:
+        pods = pods_of(gpu, allocations, instance.id, compute.id)
+        return replace(compute, holders=_merged(compute.holders, pods))
+
+    instances = tuple(
+        replace(i, compute_instances=tuple(with_pods(i, c) for c in i.compute_instances))
+        for i in state.instances
+    )
+    clients = _merged(state.clients, allocations.of(state.identity.uuid))
+    return replace(gpu, state=replace(state, instances=instances, clients=clients))
+
+
+def _merged(holders: Iterable[str], pods: Iterable[Pod]) -> Tuple[str, ...]:
+    return tuple(dict.fromkeys([*holders, *(str(pod) for pod in pods)]))
