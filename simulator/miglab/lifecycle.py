@@ -14,7 +14,7 @@ from miglab.console import MissingError, Stopwatch, say
 def up(fleet_file: Path = fleet.DEFAULT_FLEET, with_cluster: bool = True) -> None:
     """Build, make the nodes, start the Kubernetes API and the agent; whatever is there already stays.
 
-    Where kube-apiserver or helm is not to be had, the nodes work all the same, and a line says what is left out.
+    Without kube-apiserver or helm to be had, the nodes still work, and a line says what is left out.
 
     Raises:
         LabError: a step failed.
