@@ -59,6 +59,8 @@ def share(catalog: Catalog, devices: Sequence[Profile]) -> Tuple[Profile, ...]:
     instances: List[Profile] = []
     for device in dict.fromkeys(devices):
         catalog.find(device)
+    if all(device.ci_slices is None for device in devices):
+        return canonical(devices)
     for profile, slices in demand(devices).items():
         offered = catalog.find(profile)
         most = offered.max_instances

@@ -14,6 +14,7 @@ biggest profile first.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -96,16 +97,17 @@ def search(
 def limit_reason(catalog: Catalog, profiles: Sequence[Profile]) -> Optional[str]:
     """Why such GPU instances can never stand together, wherever they sit; None if nothing forbids it."""
     product = short_product(catalog.product)
-    for profile in dict.fromkeys(profiles):
+    counts = Counter(profiles)
+    for profile, count in counts.items():
         limit = catalog.find(profile).max_instances
-        if profiles.count(profile) > limit:
+        if count > limit:
             return f"{product} takes at most {limit} of {profile}"
-    shared = [profile for profile in profiles if "+me" in profile.attributes]
-    if len(shared) > 1:
+    shared = sum(count for profile, count in counts.items() if "+me" in profile.attributes)
+    if shared > 1:
         return f"{product} has its media engines once, so at most one instance can have +me"
-    hungry = [profile for profile in profiles if "+me.all" in profile.attributes]
-    others = [p for p in profiles if p not in hungry and "-me" not in p.attributes]
-    if len(hungry) > 1:
+    hungry = [profile for profile in counts if "+me.all" in profile.attributes]
+    others = [p for p in counts if p not in hungry and "-me" not in p.attributes]
+    if sum(counts[profile] for profile in hungry) > 1:
         return f"{product} has its media engines once, so at most one instance can have +me.all"
     if hungry and others:
         return (
@@ -115,7 +117,7 @@ def limit_reason(catalog: Catalog, profiles: Sequence[Profile]) -> Optional[str]
 
 
 def _kinds(catalog: Catalog, wanted: Sequence[Profile]) -> List[Tuple[OfferedProfile, int]]:
-    offers = [(catalog.find(profile), wanted.count(profile)) for profile in dict.fromkeys(wanted)]
+    offers = [(catalog.find(profile), count) for profile, count in Counter(wanted).items()]
     return sorted(offers, key=lambda o: (-o[0].size, -o[0].profile.compute_slices, o[0].profile.sort_key))
 
 
