@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "collections"))
@@ -116,6 +117,14 @@ def search(offer: Catalog, wanted: tuple[Profile, ...]) -> bool:
     return True
 
 
+def search_fresh(offers: list[Catalog], wanted: tuple[Profile, ...]) -> bool:
+    return search(offers.pop(), wanted)
+
+
+def try_orders_fresh(offer: Catalog, wanted: tuple[Profile, ...]) -> bool:
+    return try_orders(Driver(offer), wanted)
+
+
 def fastest(run: Callable[[], object]) -> float:
     """Microseconds."""
     times = []
@@ -137,14 +146,14 @@ def measure(gpu: str) -> list[str]:
     for wanted in multisets(offer):
         fits = search(offer, wanted)
         fitting += fits
-        fresh = [replace(offer) for _ in range(ROUNDS)]
-        ours.append(fastest(lambda wanted=wanted, fresh=fresh: search(fresh.pop(), wanted)))
+        fresh = [replace(offer) for _ in range(ROUNDS)]  # without what a catalog remembers
+        ours.append(fastest(partial(search_fresh, fresh, wanted)))
         worst[ours[-1]] = wanted
         driver = Driver(offer)
         if try_orders(driver, wanted) != fits:
             sys.exit(f"{gpu}: the two ways disagree on {describe_profiles(wanted)}")
         calls.append(driver.calls)
-        orders.append(fastest(lambda wanted=wanted: try_orders(Driver(offer), wanted)))
+        orders.append(fastest(partial(try_orders_fresh, offer, wanted)))
     return [
         gpu,
         f"{len(ours)}",
@@ -165,7 +174,7 @@ def plans() -> Iterator[tuple[str, float]]:
     gpus = [state(A100, *small, index=index) for index in range(8)]
     for name, text in (("nothing to do", "1g.5gb*7"), ("another layout", "3g.20gb 2g.10gb 1g.5gb*2")):
         wanted = dict.fromkeys(range(8), GpuLayout(True, canonical(profiles(text))))
-        yield name, fastest(lambda wanted=wanted: plan_host(gpus, wanted)) / 1000
+        yield name, fastest(partial(plan_host, gpus, wanted)) / 1000
 
 
 def main() -> None:

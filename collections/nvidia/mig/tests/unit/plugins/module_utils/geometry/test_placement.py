@@ -16,7 +16,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.placement impo
     place,
     search,
 )
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, parse_profile
 from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.geometry.support import (
     A30,
     A100,
@@ -169,7 +169,7 @@ def test_leaves_most_room_for_big_profiles() -> None:
     assert placed("1g.5gb*2 3g.20gb 2g.10gb") == [
         "3g.20gb at 4:4", "2g.10gb at 0:2", "1g.5gb at 2:1", "1g.5gb at 3:1",
     ]  # fmt: skip
-    one = Placed(*profiles("1g.5gb"), Placement(1, 1))
+    one = Placed(parse_profile("1g.5gb"), Placement(1, 1))
     assert placed("1g.5gb", one) == ["1g.5gb at 0:1"]
     assert placed("2g.10gb", one) == ["2g.10gb at 2:2"]
     assert placed("") == []
@@ -182,7 +182,10 @@ def test_compute_instances_share_a_gpu_instance() -> None:
     assert [str(p.profile) for p in place(catalog(A100), profiles("1c.3g.20gb*4"))] == ["3g.20gb", "3g.20gb"]
 
 
-PINNED = (Placed(*profiles("1g.10gb"), Placement(0, 1)), Placed(*profiles("1g.10gb"), Placement(4, 1)))
+PINNED = (
+    Placed(parse_profile("1g.10gb"), Placement(0, 1)),
+    Placed(parse_profile("1g.10gb"), Placement(4, 1)),
+)
 
 
 @pytest.mark.parametrize(
