@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import short_product
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.entries import GpuLayout
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.entries import GpuLayout, LayoutEntry
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.problems import Problems
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 
@@ -50,24 +50,31 @@ def check_minimum(driver: str, minimum: str, path: str = "minimum_driver") -> No
         )
 
 
-def check_driver(driver: str, states: Sequence[GpuState], wanted: Mapping[int, GpuLayout]) -> None:
-    """Refuse a layout that the driver is too old for. Raises InputError."""
+def check_driver(driver: str, states: Sequence[GpuState], entries: Sequence[LayoutEntry]) -> None:
+    """Refuse a layout that the driver is too old for. Raises InputError.
+
+    To be asked before the layout is assigned: a driver without MIG for a GPU says that the GPU cannot do it.
+    """
     problems = Problems()
-    for state in states:
-        index = state.identity.index
-        layout = wanted.get(index)
-        if layout is None or not layout.mig:
+    for entry in entries:
+        if not entry.layout.mig:
             continue
-        needed = _needed(state, layout)
-        if needed is not None and _parse(driver) < _parse(needed[0]):
-            problems.add(
-                InputError(
-                    f"{needed[1]} needs driver {needed[0]} or newer, this host has {driver}",
-                    layout.path,
-                    "update the driver and reboot the node",
-                ),
-                index,
-            )
+        # Names that are not there are for the assignment to report.
+        selected = entry.selector.select(states, Problems())
+        for state in states:
+            index = state.identity.index
+            if index not in selected or not entry.admits(state.identity):
+                continue
+            needed = _needed(state, entry.layout)
+            if needed is not None and _parse(driver) < _parse(needed[0]):
+                problems.add(
+                    InputError(
+                        f"{needed[1]} needs driver {needed[0]} or newer, this host has {driver}",
+                        entry.path,
+                        "update the driver and reboot the node",
+                    ),
+                    index,
+                )
     problems.raise_all()
 
 

@@ -1,0 +1,114 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a wanted layout to a checked plan, and the results that modules return."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, InUseError
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import (
+    GpuLayout,
+    LayoutEntry,
+    parse_layout,
+    parse_mig_parted,
+)
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import Plan
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import outcome, plan_host
+from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import HostReading
+
+
+def entries_from(params: Mapping[str, Any]) -> Tuple[LayoutEntry, ...]:
+    """Read the options ``layout``, or ``config`` and ``config_name``. Raises InputError."""
+    if params["config"] is not None:
+        return parse_mig_parted(params["config"], params["config_name"])
+    return parse_layout(params["layout"])
+
+
+def check_clients(plan: Plan) -> None:
+    """Refuse to change the MIG mode of a GPU that someone uses: it would stay pending, or the GPU unusable.
+
+    Raises:
+        InUseError: names the GPUs and who uses them.
+    """
+    if plan.clients:
+        text = "; ".join(f"GPU {index} is used by {', '.join(who)}" for index, who in plan.clients.items())
+        raise InUseError(
+            f"MIG mode cannot change while the GPU is in use: {text}",
+            hint="drain its pods or end the processes",
+            details={"clients": clients_of(plan)},
+        )
+
+
+def check_processes(host: HostReading, plan: Plan) -> None:
+    """Refuse to destroy MIG devices that have running processes, whatever the operator allows: NVML would.
+
+    Raises:
+        InUseError: names the MIG devices and the processes.
+    """
+    running = {(gpu.state.identity.index, str(process)) for gpu in host.gpus for process in gpu.processes}
+    held = [
+        replace(device, holders=tuple(who for who in device.holders if (device.gpu, who) in running))
+        for device in plan.in_use
+    ]
+    held = [device for device in held if device.holders]
+    if held:
+        raise InUseError(
+            f"NVML does not destroy a MIG device with running processes: {'; '.join(map(str, held))}",
+            hint="end the processes, or drain their pods",
+            details={"in_use": [device.as_dict() for device in held]},
+        )
+
+
+def clients_of(plan: Plan) -> List[Dict[str, Any]]:
+    """Who uses the GPUs whose mode changes, as plain data."""
+    return [{"gpu": index, "clients": list(who)} for index, who in plan.clients.items()]
+
+
+def check_result(after: Sequence[GpuState], wanted: Mapping[int, GpuLayout]) -> None:
+    """What was read back is what was wanted. Raises DeviceError."""
+    left = plan_host(after, wanted, destroy_in_use=True)
+    if left.steps:
+        raise DeviceError(
+            f"NVML accepted every step, but reads back differently; missing: {'; '.join(left.actions)}",
+            hint="something else may be changing the GPUs; run it again",
+            details={"after": left.before, "actions_left": left.actions},
+        )
+
+
+def future(states: Sequence[GpuState], plan: Plan) -> Tuple[GpuState, ...]:
+    """The GPUs as they will be after the plan."""
+    return tuple(
+        outcome(state, [step for step in plan.steps if step.gpu == state.identity.index]) for state in states
+    )
+
+
+def summaries(states: Sequence[GpuState], indexes: Optional[Sequence[int]] = None) -> Dict[str, Any]:
+    """Small dicts for diffs, of these GPUs."""
+    return {
+        f"GPU {state.identity.index}": state.summary()
+        for state in states
+        if indexes is None or state.identity.index in indexes
+    }
+
+
+def gpu_list(states: Sequence[GpuState]) -> List[Dict[str, Any]]:
+    """One line of plain data a GPU: what the releases and the verification need to know."""
+    return [
+        {
+            "index": state.identity.index,
+            "product": state.identity.product,
+            "mig_capable": state.mig_capable,
+            "mig": state.mig_current,
+            "profiles": [str(device) for device in state.devices],
+        }
+        for state in states
+    ]
+
+
+def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Dict[str, Any]:
+    """For ``--diff``."""
+    return {"before_header": "MIG", "after_header": "MIG", "before": dict(before), "after": dict(after)}
