@@ -10,8 +10,12 @@ from typing import Any, Dict, List, Mapping, Optional
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError
 
 try:
-    from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
-    from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import requires
+    from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import (  # type: ignore[import-untyped]
+        get_api_client,
+    )
+    from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import (  # type: ignore[import-untyped]
+        requires,
+    )
 
     HAS_KUBERNETES_CORE = True
 except ImportError:

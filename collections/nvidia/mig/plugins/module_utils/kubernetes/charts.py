@@ -187,6 +187,11 @@ def release_values(
     return merged
 
 
+def allow_default_namespace(chart: str, version: str) -> Dict[str, Any]:
+    """What a release in the namespace default needs to stay there."""
+    return {"allowDefaultNamespace": True} if row_for(chart, version).allow_default else {}
+
+
 def warnings(chart: str, version: str, selection: Selection, nfd: Optional[bool] = None) -> List[str]:
     """What works on paper but deserves a word."""
     found: List[str] = []

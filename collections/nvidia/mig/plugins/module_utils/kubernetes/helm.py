@@ -57,6 +57,10 @@ class Helm:
         self._module = module
         self._binary = str(module.get_helm_binary())
         self.commands: List[str] = []
+        try:
+            _ = module.env_update  # reads the kubeconfig
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"cannot be read: {error}", path="kubeconfig") from error
 
     def run(self, *arguments: str, data: Optional[str] = None) -> str:
         """Run helm and return its standard output.

@@ -186,6 +186,15 @@ def changed_names(before: Mapping[str, Any], after: Mapping[str, Any], above: st
         old, new = before.get(key), after.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping) and old and new:
             names.extend(changed_names(old, new, f"{above}{key}."))
-        elif key not in before or key not in after or old != new or type(old) is not type(new):
+        elif key not in before or key not in after or not _same(old, new):
             names.append(f"{above}{key}")
     return names
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Equality as a chart's template sees it: true is not 1, but 1.0 is 1, as helm stores it."""
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(_same(one, other) for one, other in zip(old, new))
+    if isinstance(old, dict) and isinstance(new, dict):
+        return set(old) == set(new) and all(_same(value, new[key]) for key, value in old.items())
+    return isinstance(old, bool) == isinstance(new, bool) and bool(old == new)

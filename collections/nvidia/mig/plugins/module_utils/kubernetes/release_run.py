@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Dict, Mapping, Optional
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, InputError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes import charts
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import MISSING_COLLECTION, Api
@@ -26,8 +26,10 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.selection im
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import parse_version
 
 try:
-    from ansible_collections.kubernetes.core.plugins.module_utils.helm import AnsibleHelmModule
-    from ansible_collections.kubernetes.core.plugins.module_utils.helm_args_common import (
+    from ansible_collections.kubernetes.core.plugins.module_utils.helm import (  # type: ignore[import-untyped]
+        AnsibleHelmModule,
+    )
+    from ansible_collections.kubernetes.core.plugins.module_utils.helm_args_common import (  # type: ignore[import-untyped]
         HELM_AUTH_ARG_SPEC,
         HELM_AUTH_MUTUALLY_EXCLUSIVE,
     )
@@ -99,11 +101,11 @@ class Run:
 
     def result(self) -> Dict[str, Any]:
         wanted = self.params["state"]
+        self.helm.check_version()
         if wanted != "absent":
             # What needs no cluster is checked first.
             selection = select(self.params["strategy"], self.params["configs"], self.params["default_config"])
             source = self._source()
-        self.helm.check_version()
         releases = self.helm.releases()
         target = find(
             releases, self.chart, self.params["release_name"], self.params["namespace"], self.params["adopt"]
@@ -112,7 +114,7 @@ class Run:
             return self._absent(target)
         operators = {one.name: self.helm.values(one) for one in releases if one.chart == "gpu-operator"}
         check_gpu_operator(releases, operators, _OPERATOR_SWITCH[self.chart])
-        values = self._values(selection, source, target.namespace)
+        values = self._values(selection, source, target)
         current = self.helm.values(target.release) if target.release else {}
         if target.adopted:
             values = self._adopt(target, current, values)
@@ -162,18 +164,22 @@ class Run:
             )
         return ChartSource(reference, repository, version, local)
 
-    def _values(self, selection: Any, source: ChartSource, namespace: str) -> Dict[str, Any]:
+    def _values(self, selection: Any, source: ChartSource, target: Target) -> Dict[str, Any]:
         interval = self.params.get("sleep_interval")
         if interval is not None and interval < 1:
             raise InputError(
                 f"{interval} is not a number of seconds", path="sleep_interval", hint="1 or more"
             )
+        extra = self.params["values"]
+        if target.adopted and target.namespace == "default":
+            # Where --generate-name without a namespace put it; helm cannot move a release.
+            extra = {**charts.allow_default_namespace(self.chart, source.version), **extra}
         return charts.release_values(
             self.chart,
             source.version,
             selection,
-            namespace,
-            self.params["values"],
+            target.namespace,
+            extra,
             self.params.get("nfd"),
             interval,
         )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Our values against NVIDIA's own charts, rendered with the real helm.
 
-Runs where NVIDIA_CHARTS_DIR names a folder with released charts, such as ``nvidia-device-plugin-0.17.4.tgz``, in
+Runs where NVIDIA_CHARTS_DIR names a folder with released charts (``nvidia-device-plugin-0.17.4.tgz``), in
 any depth; the ``gh-pages`` branches of k8s-device-plugin and gpu-feature-discovery are two.
 """
 
