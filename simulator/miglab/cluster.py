@@ -64,7 +64,8 @@ def down() -> bool:
     """Stop what ``up`` started; its data stays. False if nothing was running."""
     paths.kubeconfig().unlink(missing_ok=True)  # playbooks take it for the sign that there is an API
     etcd, server = _daemons()
-    return any([server.stop(), etcd.stop()])
+    # The server would wait long for clients that watch it.
+    return any([server.stop(patience=1), etcd.stop()])
 
 
 def is_up() -> bool:

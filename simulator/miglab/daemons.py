@@ -42,7 +42,7 @@ class Daemon:
         if self.pid() is not None:
             raise LabError(f"{self.name} is running already")
         self.directory.mkdir(parents=True, exist_ok=True)
-        with open(self.log, "ab") as log:
+        with open(self.log, "wb") as log:
             try:
                 process = subprocess.Popen(
                     command,

@@ -63,6 +63,12 @@ def test_charts_before_0_12_pass_arguments():
     assert read(daemon_set(args=["--mig-strategy=single", "--fail-on-init-error=true"])).strategy == "single"
 
 
+def test_gpu_feature_discovery_s_first_charts_have_a_variable_of_their_own():
+    assert (
+        read(daemon_set({"GFD_MIG_STRATEGY": "mixed"}, program="gpu-feature-discovery")).strategy == "mixed"
+    )
+
+
 def test_an_unknown_strategy_ends_the_pod():
     with pytest.raises(RefusedError, match="unknown MIG strategy: bogus"):
         read(daemon_set({"MIG_STRATEGY": "bogus"}))

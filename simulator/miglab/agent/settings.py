@@ -85,7 +85,10 @@ def read_settings(workload: Object, node: Object, config_maps: Mapping[tuple[str
         config_name, config = _named_config(workload, node, config_maps)
     flags = config.get("flags") or {}
     strategy = (
-        environment.get("MIG_STRATEGY") or _argument(container, "mig-strategy") or flags.get("migStrategy")
+        environment.get("MIG_STRATEGY")
+        or environment.get("GFD_MIG_STRATEGY")  # GFD's own chart up to 0.5
+        or _argument(container, "mig-strategy")
+        or flags.get("migStrategy")
     )
     if strategy is None:
         strategy = "none"
