@@ -24,9 +24,10 @@ def main() -> None:
         readme = specs.parent.parent / "README.md"
         text = readme.read_text()
         entry_points = yaml.safe_load(specs.read_text())["argument_specs"]
+        defaults = yaml.safe_load((specs.parent.parent / "defaults/main.yml").read_text())
         head, rest = text.split(START)
         tail = rest.split(END)[1]
-        wanted = f"{head}{START}\n{table(entry_points)}{END}{tail}"
+        wanted = f"{head}{START}\n{table(entry_points, defaults)}{END}{tail}"
         if wanted != text:
             stale.append(str(readme.relative_to(ROOT)))
             if "--check" not in sys.argv:
@@ -35,21 +36,21 @@ def main() -> None:
         sys.exit(f"not as argument_specs.yml says, run tools/role_readmes.py: {', '.join(stale)}")
 
 
-def table(entry_points: dict[str, Any]) -> str:
+def table(entry_points: dict[str, Any], defaults: dict[str, Any]) -> str:
     """The options of all entry points, each once, as a table."""
     options = {name: option for entry in entry_points.values() for name, option in entry["options"].items()}
     rows = [
-        f"| `{name}` | {escape(default(option))} | {escape(description(option))} |\n"
+        f"| `{name}` | {escape(default(name, defaults))} | {escape(description(option))} |\n"
         for name, option in options.items()
     ]
     return "| variable | default | meaning |\n|---|---|---|\n" + "".join(rows)
 
 
-def default(option: dict[str, Any]) -> str:
+def default(name: str, defaults: dict[str, Any]) -> str:
     """The default as it is written in an inventory."""
-    if "default" not in option:
-        return "(needed)" if option.get("required") else ""
-    value = option["default"]
+    if name not in defaults:
+        return "(needed)"
+    value = defaults[name]
     if isinstance(value, str) and "{{" in value:
         return "(see meaning)" if len(value) > 60 else f"`{value}`"
     text = yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()

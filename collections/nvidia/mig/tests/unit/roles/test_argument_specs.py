@@ -53,13 +53,19 @@ def role(request):
     return request.param
 
 
+def computed(value):
+    """Whether a default is a template. In a specification, Ansible resolves it even where the user sets it."""
+    return isinstance(value, str) and "{{" in value
+
+
 def test_every_entry_point_specifies_the_defaults(role):
     defaults = load(role / "defaults/main.yml")
+    plain = {key: value for key, value in defaults.items() if not computed(value)}
     for name, specification in entry_points(role).items():
         options = specification.get("options") or {}
         promised = {key: option["default"] for key, option in options.items() if "default" in option}
         required = {key for key, option in options.items() if option.get("required")}
-        assert promised == defaults, f"entry point {name}"
+        assert promised == plain, f"entry point {name}"
         assert set(options) == set(defaults) | required, f"entry point {name}"
 
 
