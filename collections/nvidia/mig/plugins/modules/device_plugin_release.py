@@ -125,7 +125,7 @@ release:
       description: It was made under another name and is managed under that, see O(adopt).
       type: bool
       sample: false
-    values:
+    user_values:
       description: The user-supplied values that are wanted.
       type: dict
       sample:

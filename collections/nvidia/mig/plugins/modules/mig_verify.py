@@ -68,7 +68,8 @@ options:
     type: str
   sharing:
     description:
-      - How the node's GPUs are shared, as in a config of the device plugin, such as
+      - >-
+        How the node's GPUs are shared, as in a config of the device plugin, such as
         C({timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}).
     type: dict
   labels:

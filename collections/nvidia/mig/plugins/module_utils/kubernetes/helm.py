@@ -58,7 +58,7 @@ class Helm:
         self._binary = str(module.get_helm_binary())
         self.commands: List[str] = []
         try:
-            _ = module.env_update  # reads the kubeconfig
+            len(module.env_update)  # reads the kubeconfig
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise InputError(f"cannot be read: {error}", path="kubeconfig") from error
 

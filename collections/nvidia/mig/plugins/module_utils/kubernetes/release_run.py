@@ -238,7 +238,7 @@ class Run:
                 "revision": release.revision if release else 0,
                 "status": release.status if release else "absent",
                 "adopted": target.adopted,
-                "values": dict(values),
+                "user_values": dict(values),
             },
             "commands": self.helm.commands,
             "diff": {

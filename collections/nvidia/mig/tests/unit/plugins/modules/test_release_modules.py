@@ -89,7 +89,7 @@ def test_install_repeat_change_remove(release, cluster):
         assert done["release"]["revision"] == revision
         assert done["release"]["status"] == "deployed"
         assert [words in action for action in done["actions"]] == [True] * changed
-    assert cluster.helm("get", "values", PLUGIN, "-n", "gpu", "-o", "json") == done["release"]["values"]
+    assert cluster.helm("get", "values", PLUGIN, "-n", "gpu", "-o", "json") == done["release"]["user_values"]
     assert release(check=True, state="absent")["changed"]
     assert release(state="absent")["changed"]
     again = release(state="absent")
@@ -102,9 +102,9 @@ def test_configs_and_back(release):
     release(strategy="single")
     done = release(configs=configs, default_config="mixed")
     assert done["actions"][0].endswith("values config, migStrategy")
-    assert done["release"]["values"]["config"]["default"] == "mixed"
+    assert done["release"]["user_values"]["config"]["default"] == "mixed"
     assert not release(configs=dict(reversed(configs.items())), default_config="mixed")["changed"]
-    assert release(strategy="none")["release"]["values"]["migStrategy"] == "none"
+    assert release(strategy="none")["release"]["user_values"]["migStrategy"] == "none"
 
 
 def test_upgrade_and_downgrade(release, tmp_path):
@@ -129,10 +129,10 @@ def test_a_generated_name_is_adopted(release, cluster, tmp_path):
     assert predicted["actions"] == done["actions"]
     assert (done["release"]["name"], done["release"]["adopted"]) == (generated["name"], True)
     assert done["release"]["namespace"] == "default"
-    assert done["release"]["values"]["allowDefaultNamespace"] is True
+    assert done["release"]["user_values"]["allowDefaultNamespace"] is True
     assert "runtimeClassName" in done.warnings
-    assert done["release"]["values"]["runtimeClassName"] == "nvidia"
-    assert "namespace" not in done["release"]["values"]
+    assert done["release"]["user_values"]["runtimeClassName"] == "nvidia"
+    assert "namespace" not in done["release"]["user_values"]
     assert len(cluster.releases()) == 1
     assert not release(strategy="single")["changed"]
     assert release(state="absent")["changed"] and cluster.releases() == []
@@ -253,7 +253,7 @@ def test_discovery(release, tmp_path):
     options = {"module": "gfd_release", "chart_ref": chart, "strategy": "mixed"}
     done = release(**options, sleep_interval=30)
     assert done["release"]["name"] == DISCOVERY
-    assert done["release"]["values"] == {
+    assert done["release"]["user_values"] == {
         "devicePlugin": {"enabled": False},
         "gfd": {"enabled": True},
         "migStrategy": "mixed",
