@@ -2,7 +2,7 @@
 
 In a ``conftest.py``::
 
-    from miglab.testing import sim_node  # noqa: F401
+    from miglab.testing import sim_lab, sim_node  # noqa: F401
 
 and in a test::
 
@@ -112,6 +112,18 @@ def make_node(directory: Path, model: str | list[str], count: int | None = None,
     node.pods.mkdir(exist_ok=True)
     kubelet.clear(node.checkpoint)
     return node
+
+
+@pytest.fixture
+def sim_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty lab (MIG_LAB_DIR) of this test's own, with the library that the usual lab has built."""
+    build.ensure_built(quiet=True)
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    for built in (paths.lib_dir(), paths.bin_dir()):
+        (lab / built.name).symlink_to(built)
+    monkeypatch.setenv("MIG_LAB_DIR", str(lab))
+    return lab
 
 
 @pytest.fixture

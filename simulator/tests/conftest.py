@@ -1,1 +1,1 @@
-from miglab.testing import sim_node  # noqa: F401
+from miglab.testing import sim_lab, sim_node  # noqa: F401

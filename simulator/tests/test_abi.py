@@ -24,10 +24,10 @@ def test_every_function_that_pynvml_calls_is_there(library):
     assert [name for name in sorted(names) if not hasattr(library, name)] == []
 
 
-def test_nothing_but_nvml_and_the_lab_s_door_is_exported():
-    """A process may load other libraries with functions of the same common names."""
-    content = build.ensure_built(quiet=True).read_bytes()
-    assert b"sim_resolve_gpu" not in content.split(b".symtab")[0][: content.index(b"migsim_create") + 4096]
+def test_inner_functions_are_not_exported(library):
+    """A process may load other libraries, with functions of the same names."""
+    assert hasattr(library, "migsim_create")
+    assert not [name for name in ("sim_resolve_gpu", "sim_read", "model_find") if hasattr(library, name)]
 
 
 def test_before_init_everything_is_uninitialized(library):
@@ -61,9 +61,8 @@ def test_init_and_shutdown_are_counted(sim_node, library):
         assert library.nvmlShutdown() == pynvml.NVML_ERROR_UNINITIALIZED
 
 
-def test_error_texts_are_pynvml_s(library):
+def test_error_texts(library):
     library.nvmlErrorString.restype = ctypes.c_char_p
-    pynvml.nvmlErrorString  # noqa: B018 - pynvml asks the library itself; its own table is for an unloaded one
     assert library.nvmlErrorString(pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES) == b"Insufficient Resources"
     assert library.nvmlErrorString(pynvml.NVML_ERROR_IN_USE) == b"In use by another client"
     assert library.nvmlErrorString(12345) == b"Unknown Error"
@@ -76,15 +75,20 @@ def test_a_function_the_simulator_does_not_play_is_not_supported(sim_node):
             pynvml.nvmlDeviceGetTemperature(gpu(), 0)
 
 
+def numbers(*names):
+    return [(name, ctypes.c_uint) for name in names]
+
+
+COMMON = numbers("version", "id", "sliceCount", "instanceCount", "multiprocessorCount")
+ENGINES = ("copyEngine", "decoder", "encoder", "jpeg", "ofa")
+
+
 class ProfileInfoV3(ctypes.Structure):
     """nvmlGpuInstanceProfileInfo_v3_t, which pynvml does not have."""
 
     _fields_ = [
-        *(
-            (name, ctypes.c_uint)
-            for name in ("version", "id", "sliceCount", "instanceCount", "multiprocessorCount")
-        ),
-        *((f"{name}Count", ctypes.c_uint) for name in ("copyEngine", "decoder", "encoder", "jpeg", "ofa")),
+        *COMMON,
+        *numbers(*(f"{name}Count" for name in ENGINES)),
         ("memorySizeMB", ctypes.c_ulonglong),
         ("name", ctypes.c_char * 96),
         ("capabilities", ctypes.c_uint),
@@ -95,16 +99,19 @@ class ComputeProfileInfoV3(ctypes.Structure):
     """nvmlComputeInstanceProfileInfo_v3_t, which pynvml does not have."""
 
     _fields_ = [
-        *(
-            (name, ctypes.c_uint)
-            for name in ("version", "id", "sliceCount", "instanceCount", "multiprocessorCount")
-        ),
-        *(
-            (f"shared{name}Count", ctypes.c_uint)
-            for name in ("CopyEngine", "Decoder", "Encoder", "Jpeg", "Ofa")
-        ),
+        *COMMON,
+        *numbers(*(f"shared{name[0].upper()}{name[1:]}Count" for name in ENGINES)),
         ("name", ctypes.c_char * 96),
         ("capabilities", ctypes.c_uint),
+    ]
+
+
+class MemoryV2(ctypes.Structure):
+    """nvmlMemory_v2_t as NVML has it; pynvml's own has more fields than its version word tells."""
+
+    _fields_ = [
+        *numbers("version"),
+        *((n, ctypes.c_ulonglong) for n in ("total", "reserved", "free", "used")),
     ]
 
 
@@ -169,12 +176,6 @@ def test_compute_profile_info_in_all_its_versions(sim_node, library):
 
 
 def test_memory_v2_writes_its_40_bytes_and_no_more(sim_node, library):
-    class MemoryV2(ctypes.Structure):
-        _fields_ = [
-            ("version", ctypes.c_uint),
-            *((n, ctypes.c_ulonglong) for n in ("total", "reserved", "free", "used")),
-        ]
-
     with sim_node().inside():
         pynvml.nvmlInit()
         memory, untouched = guarded(MemoryV2)

@@ -68,13 +68,8 @@ def test_an_unknown_process_has_no_name(split):
 
 
 @pytest.fixture
-def node(tmp_path, monkeypatch, sim_node):
-    """A node of a lab of its own: the first GPU in halves, the second whole."""
-    sim_node()  # builds the library, in the usual place
-    monkeypatch.setattr(
-        workloads.control.build, "library", lambda where=paths.lib_dir(): where / "libnvidia-ml.so.1"
-    )
-    monkeypatch.setenv("MIG_LAB_DIR", str(tmp_path / "lab"))
+def node(sim_lab):
+    """A node of a lab: the first GPU cut, the second whole."""
     spec = {
         "gpu": "A100-SXM4-40GB",
         "count": 2,
