@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 LIMIT ?= dgx
 
-.PHONY: help demo test lint unit lab down clean
+.PHONY: help demo test lint sanity unit molecule lab down clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -23,17 +23,26 @@ lab: $(VENV)/.ready ## start the simulated fleet and its Kubernetes API
 down: ## stop the lab
 	mig-lab down
 
-test: lint unit ## every check and every test
+test: lint sanity unit ## every check and every test that needs no container
 
 lint: $(VENV)/.ready-test ## static checks
 	ruff check
 	ruff format --check
 	yamllint .
 	ansible-lint
+	GIT_CEILING_DIRECTORIES=$(CURDIR)/$(VENV) antsibull-docs lint-collection-docs --plugin-docs collections/nvidia/mig
+	cd collections/nvidia/mig && antsibull-changelog lint
+	python tools/role_readmes.py --check
 	tools/typecheck.sh
+
+sanity: $(VENV)/.ready-test ## ansible-test's sanity tests
+	python tools/sanity.py
 
 unit: $(VENV)/.ready-test ## tests, on the simulated NVML and a real Kubernetes API
 	pytest
+
+molecule: $(VENV)/.ready-test ## the roles in containers (needs podman)
+	tools/molecule.sh
 
 clean: ## forget the lab and the environments
 	-mig-lab down

@@ -54,7 +54,7 @@ def role(request):
 
 
 def computed(value):
-    """Whether a default is a template. In a specification, Ansible resolves it even where the user sets it."""
+    """Whether a default is a template: in a specification Ansible resolves it even where the user sets it."""
     return isinstance(value, str) and "{{" in value
 
 
