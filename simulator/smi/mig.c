@@ -150,8 +150,8 @@ static int visit_profile(unsigned int gpu, nvmlDevice_t device, const nvmlGpuIns
     if (result != NVML_SUCCESS)
         return (int)result;
     snprintf(lines, sizeof(lines),
-             "| %3u  %-18s %3u     %u/%-5u  %7.2f       No    %4u  %4u  %4u  |\n"
-             "|                                                            %4u  %4u  %4u  |",
+             "| %3u  %-18s %3u     %u/%-5u  %7.2f      No    %4u  %4u  %4u  |\n"
+             "|                                                             %4u  %4u  %4u  |",
              gpu, profile->name, profile->id, free_instances, profile->instanceCount, (double)profile->memorySizeMB / 1024.0,
              profile->multiprocessorCount, profile->decoderCount, profile->encoderCount, profile->copyEngineCount,
              profile->jpegCount, profile->ofaCount);
