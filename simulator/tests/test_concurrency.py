@@ -40,7 +40,11 @@ while True:
 
 def start(node, code):
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=node.environment(), stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        env=node.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "ready\n"
     return process
@@ -99,6 +103,7 @@ import sys, pynvml
 pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByIndex(0)
 print("ready", flush=True)
+sys.stdin.readline()
 made = 0
 for _ in range(7):
     try:
@@ -109,7 +114,11 @@ for _ in range(7):
 print(made)
 """
     processes = [start(a100, code) for _ in range(4)]
-    made = [int(process.communicate(timeout=30)[0]) for process in processes]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    made = [int(process.stdout.read()) for process in processes]
+    assert [process.wait(timeout=30) for process in processes] == [0, 0, 0, 0]
     assert sum(made) == 7
     check(a100.read())
     assert len(a100.read()["gpus"][0]["instances"]) == 7
