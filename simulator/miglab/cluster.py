@@ -10,7 +10,9 @@ import base64
 import json
 import os
 import socket
+import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -47,7 +49,8 @@ def up() -> None:
     paths.cluster_dir().chmod(0o700)
     credentials.ensure()
     ports = _ports()
-    etcd.start([str(programs["etcd"].path), *_etcd_flags(ports, credentials)])
+    fast = _knows(programs["etcd"].path, "unsafe-no-fsync")
+    etcd.start([str(programs["etcd"].path), *_etcd_flags(ports, credentials, fast)])
     server.start([str(programs["kube-apiserver"].path), *_server_flags(ports, credentials)])
     address = f"https://{_ADDRESS}:{ports['server']}"
     try:
@@ -175,7 +178,18 @@ class _Reserved:
         return int(probe.getsockname()[1])
 
 
-def _etcd_flags(ports: dict[str, int], credentials: Credentials) -> list[str]:
+def _knows(program: Path, flag: str) -> bool:
+    """Does the program have the flag? etcd before 3.5 lacks one."""
+    try:
+        shown = subprocess.run(
+            [str(program), "--help"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return flag in shown.stdout + shown.stderr
+
+
+def _etcd_flags(ports: dict[str, int], credentials: Credentials, fast: bool) -> list[str]:
     client, peer = (f"https://{_ADDRESS}:{ports[name]}" for name in ("etcd", "etcd-peer"))
     flags = [
         "--name=lab",
@@ -185,9 +199,10 @@ def _etcd_flags(ports: dict[str, int], credentials: Credentials) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=lab={peer}",
-        "--unsafe-no-fsync",  # the lab's data may be lost when the machine goes down
         "--log-level=warn",
     ]
+    if fast:
+        flags.append("--unsafe-no-fsync")  # the lab's data may be lost when the machine goes down
     for prefix in ("", "peer-"):
         flags += [
             f"--{prefix}cert-file={credentials.certificate}",

@@ -16,6 +16,7 @@ from miglab.api import Api, ApiError
 from miglab.console import say
 
 _LOOK_SECONDS = 0.3
+_GATHER_SECONDS = 0.1
 _PASSES = 10
 
 
@@ -44,12 +45,14 @@ def run(rescan_always: bool = True) -> None:
     """Follow the fleet and the API server until SIGTERM or SIGINT."""
     stopping = threading.Event()
 
+    mirror = Mirror(lambda timeout: Api.from_kubeconfig(timeout=timeout))
+
     def stop(_: int, __: FrameType | None) -> None:
         stopping.set()
+        mirror.changed.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    mirror = Mirror(lambda timeout: Api.from_kubeconfig(timeout=timeout))
     fleet = Fleet()
     say(f"agent: following {paths.nodes_dir()}")
     api: Api | None = None
@@ -57,6 +60,7 @@ def run(rescan_always: bool = True) -> None:
     while not stopping.is_set():
         started = time.monotonic()
         fleet_changed = fleet.refresh()
+        looked = time.monotonic() - started
         if mirror.changed.is_set() or fleet_changed:
             mirror.changed.clear()
             try:
@@ -69,8 +73,10 @@ def run(rescan_always: bool = True) -> None:
                 api = None
                 mirror.changed.set()  # whatever was due is due still
                 stopping.wait(1)
-        # A larger fleet is looked at less often, so that the agent never takes much of a core.
-        stopping.wait(max(_LOOK_SECONDS, 10 * (time.monotonic() - started)))
+        # A larger fleet is looked at less often, so that looking never takes much of a core.
+        pause = _LOOK_SECONDS if fleet_changed else max(_LOOK_SECONDS, 10 * looked)
+        if mirror.changed.wait(pause):
+            stopping.wait(_GATHER_SECONDS)  # changes come in groups
     mirror.stop()
     say("agent: stopped")
 
