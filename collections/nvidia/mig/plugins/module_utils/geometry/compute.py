@@ -101,7 +101,7 @@ def pack(
         left.subtract(compute.slices for stay in kept for compute in stay)
         if min(left.values(), default=0) < 0:
             return
-        bins = [[(c.slices, c.start) for c in stay] for stay in kept] + [[] for _ in range(fresh)]
+        bins = [[(c.slices, c.start) for c in stay] for stay in kept] + [[] for dummy in range(fresh)]
         created = _fill(offered, sorted(left.elements(), reverse=True), bins)
         if created is not None:
             number = len(existing)
@@ -128,7 +128,7 @@ def _fill(
     """First fit with backtracking: what to create in each bin, so that none stays empty; None: impossible."""
     taken = [sum(Placement(start, size).mask for size, start in spots) for spots in bins]
     counts = [Counter(size for size, _start in spots) for spots in bins]
-    added: List[List[Spot]] = [[] for _ in bins]
+    added: List[List[Spot]] = [[] for dummy in bins]
     options = {size: (_starts(offered, size), _limit(offered, size)) for size in set(slices)}
 
     def lay(position: int) -> bool:

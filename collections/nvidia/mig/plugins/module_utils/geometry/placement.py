@@ -87,7 +87,7 @@ def search(
     if not reached:
         return None
     best = min(reached, key=lambda taken: (tuple(-free for free in catalog.capacity(taken)), reached[taken]))
-    profiles = [offered for offered, count in kinds for _ in range(count)]
+    profiles = [offered for offered, count in kinds for dummy in range(count)]
     return tuple(
         Placed(offered.profile, Placement(start, offered.size))
         for offered, start in zip(profiles, reached[best])
@@ -148,7 +148,7 @@ def _ways(offered: OfferedProfile, count: int) -> Dict[int, Tuple[int, ...]]:
 
 def _no_room(catalog: Catalog, wanted: Sequence[Profile], pinned: Sequence[Placed]) -> str:
     """What is in the way of the first profile, the biggest first, that finds no placement."""
-    ordered = [offered for offered, count in _kinds(catalog, wanted) for _ in range(count)]
+    ordered = [offered for offered, count in _kinds(catalog, wanted) for dummy in range(count)]
     placed: Tuple[Placed, ...] = ()
     failing = ordered[0]
     for number, offered in enumerate(ordered, 1):

@@ -22,7 +22,7 @@ class Problems:
 
     def add(self, error: MigError, gpu: Optional[int] = None) -> None:
         key = (type(error), error.message, error.path, error.hint)
-        _, gpus = self._found.setdefault(key, (error, []))
+        dummy, gpus = self._found.setdefault(key, (error, []))
         if gpu is not None:
             gpus.append(gpu)
 

@@ -97,8 +97,8 @@ class _Search:
             rank = (tuple(-free for free in self.catalog.capacity(choice.taken)), stays)
             if best is None or (choice.cost, rank) < (best.cost, best_rank):
                 best, best_rank = choice, rank
-        # What fits on an empty GPU was found at the latest with no survivor.
-        assert best is not None
+        if best is None:
+            raise AssertionError("what fits on an empty GPU is found at the latest with no survivor")
         return best
 
     def _sets(self) -> List[Tuple[int, int, int]]:
@@ -139,7 +139,7 @@ class _Search:
 
     def _placed(self, cost: Cost, stays: int, packed: Sequence[Packing]) -> Optional[Choice]:
         spots = {profile: list(packing.fresh) for profile, packing in zip(self.wanted, packed)}
-        new = [profile for profile, fresh in spots.items() for _ in fresh]
+        new = [profile for profile, fresh in spots.items() for dummy in fresh]
         survivors: List[Survivor] = []
         for profile, packing in zip(self.wanted, packed):
             there = self._survivors(profile, stays)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fixtures for the tests of the node's modules."""
 
-from ansible_collections.nvidia.mig.tests.unit.plugins.modules.node_support import (  # noqa: F401
+from ansible_collections.nvidia.mig.tests.unit.plugins.modules.node_support import (  # noqa: F401  # pylint: disable=unused-import
     make_host,
     node_server,
 )

@@ -48,7 +48,7 @@ def run(request, loaded):
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(status)
-        _, status = os.waitpid(pid, 0)
+        dummy, status = os.waitpid(pid, 0)
         answer = {"rc": os.waitstatus_to_exitcode(status)}
         for name, file in (("out", out), ("err", err)):
             file.seek(0)

@@ -48,7 +48,7 @@ def test_check_mode_predicts_what_the_run_does(make_host, model):
         assert predicted.diff == real.diff
         assert real.diff["before"] == real.before
         assert real.diff["after"] == real.after
-        wanted = sorted(name for name, count in profiles.items() for _ in range(count))
+        wanted = sorted(name for name, count in profiles.items() for dummy in range(count))
         assert all(sorted(gpu["profiles"]) == wanted for gpu in real.gpus)
 
 

@@ -86,7 +86,7 @@ def profiles(text: str) -> tuple[Profile, ...]:
     """``3g.20gb*2 1g.5gb`` -> three profiles."""
     found: list[Profile] = []
     for word in text.split():
-        name, _, count = word.partition("*")
+        name, dummy, count = word.partition("*")
         found += [parse_profile(name)] * int(count or 1)
     return tuple(found)
 
@@ -96,7 +96,7 @@ def instance(text: str, *holders: str, compute: str | None = None, number: int |
 
     ``compute`` lists others as slices@start: ``2@0 1@2``, or ``""`` for none; the first is then the held one.
     """
-    name, _, place = text.partition("@")
+    name, dummy, place = text.partition("@")
     start, size = (int(part) for part in place.split(":"))
     profile = parse_profile(name)
     words = [f"{profile.compute_slices}@0"] if compute is None else compute.split()

@@ -87,9 +87,11 @@ def configs(gpu: str) -> dict[tuple[Profile, ...], list[Config]]:
     }
     found: dict[tuple[Profile, ...], list[Config]] = {}
     for placed in grow(0, ()):
-        for spots in product(*(inside[profile] for profile, _ in placed)):
+        for spots in product(*(inside[profile] for profile, dummy in placed)):
             config = tuple((p, where, there) for (p, where), there in zip(placed, spots))
-            devices = canonical(p.with_compute(slices) for p, _, there in config for slices, _ in there)
+            devices = canonical(
+                p.with_compute(slices) for p, dummy, there in config for slices, dummy in there
+            )
             found.setdefault(devices, []).append(config)
     return found
 
@@ -110,7 +112,7 @@ def price(gpu: GpuState, config: Config) -> Cost:
             else:
                 in_use += bool(compute.holders)
     created = len(config) - (len(gpu.instances) - destroyed)
-    wanted = sum(len(spots) for _, _, spots in config)
+    wanted = sum(len(spots) for dummy, dummy, spots in config)
     return (in_use, destroyed, created, computes + wanted - 2 * kept)
 
 
@@ -176,7 +178,7 @@ def test_no_way_is_cheaper(given_task: tuple[str, GpuState, tuple[Profile, ...]]
 def test_a_run_that_is_cut_off_is_finished_by_the_next(
     given_task: tuple[str, GpuState, tuple[Profile, ...]], data: st.DataObject
 ) -> None:
-    _, before, devices = given_task
+    dummy, before, devices = given_task
     wanted = GpuLayout(True, devices)
     steps = plan_gpu(before, wanted)
     done = data.draw(st.integers(0, len(steps)))
@@ -188,8 +190,10 @@ def test_a_run_that_is_cut_off_is_finished_by_the_next(
 
 
 def test_the_brute_force_knows_enough_states() -> None:
-    plain = [c for found in configs(A30).values() for c in found if not any(p.attributes for p, _, _ in c)]
-    whole = [c for c in plain if all(spots == {(p.compute_slices, 0)} for p, _, spots in c)]
+    plain = [
+        c for found in configs(A30).values() for c in found if not any(p.attributes for p, dummy, dummy in c)
+    ]
+    whole = [c for c in plain if all(spots == {(p.compute_slices, 0)} for p, dummy, spots in c)]
     # By hand: 4g alone, or each half empty, 2g, or any of its two 1g: 1 + 5 * 5.
     assert len(whole) == 26
     assert len(configs(A100)) > 500
