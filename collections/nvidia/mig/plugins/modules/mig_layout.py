@@ -228,8 +228,7 @@ in_use:
   type: list
   elements: dict
   sample:
-    - step: in_use
-      gpu: 0
+    - gpu: 0
       profile: 3g.20gb
       placement: {start: 4, size: 4}
       holders: [process 4711 (python), pod team-a/train]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
+from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import Plan, ResetGpu, SetMode, Step
 from ansible_collections.nvidia.mig.plugins.module_utils.node.rollback import roll_back
@@ -64,7 +64,15 @@ def apply_plan(nvml: Session, reader: Reader, before: Sequence[GpuState], plan: 
     except MigError as error:
         raise roll_back(writer, reader, before, error) from error
     actions = Plan(tuple(done)).actions
-    return Applied(actions, reader.read().states, tuple(sorted(pending)))
+    try:
+        after = reader.read().states
+    except MigError as error:
+        raise DeviceError(
+            f"Every step was carried out, but what is there now cannot be read: {error}",
+            hint="run it again: it compares before it changes anything",
+            details={**error.details, "changed": bool(done), "actions": actions},
+        ) from error
+    return Applied(actions, after, tuple(sorted(pending)))
 
 
 def _split(plan: Plan) -> Tuple[Sequence[Step], Sequence[Step]]:

@@ -75,7 +75,7 @@ def check_result(after: Sequence[GpuState], wanted: Mapping[int, GpuLayout]) -> 
         raise DeviceError(
             f"NVML accepted every step, but reads back differently; missing: {'; '.join(left.actions)}",
             hint="something else may be changing the GPUs; run it again",
-            details={"after": left.before, "actions_left": left.actions},
+            details={"changed": True, "after": left.before, "actions_left": left.actions},
         )
 
 

@@ -6,11 +6,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, MigError
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Placement
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import Plan, SetMode, Step
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import (
+    CreateComputeInstance,
+    CreateGpuInstance,
+    Plan,
+    SetMode,
+    Step,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_restore
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.writer import Writer
@@ -28,14 +35,19 @@ def roll_back(writer: Writer, reader: Reader, before: Sequence[GpuState], cause:
     """
     restored: List[Step] = []
     failures: List[str] = []
+    missing: Set[Tuple[int, Placement]] = set()
     try:
         for old, now in zip(before, reader.read().states):
             for step in restore_steps(old, now):
+                if isinstance(step, CreateComputeInstance) and (step.gpu, step.placement) in missing:
+                    continue
                 try:
                     writer.apply(step)
                     restored.append(step)
                 except MigError as error:
                     failures.append(str(error))
+                    if isinstance(step, CreateGpuInstance):
+                        missing.add((step.gpu, step.placement))
         after = reader.read().states
     except MigError as error:
         return _error(cause, "What is there now cannot be read", [*failures, str(error)], {})

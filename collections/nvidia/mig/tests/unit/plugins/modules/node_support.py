@@ -8,16 +8,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import pytest
+import yaml
 from miglab import build, control, kubelet
 from miglab.testing import SimNode, make_node
 
@@ -31,6 +34,13 @@ CHANGING = (
     "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
     "nvmlComputeInstanceDestroy",
 )
+
+
+@cache
+def documented(module: str) -> Dict[str, Any]:
+    """RETURN of a module."""
+    loaded = importlib.import_module(f"ansible_collections.nvidia.mig.plugins.modules.{module}")
+    return dict(yaml.safe_load(loaded.RETURN))
 
 
 @dataclass
@@ -86,6 +96,9 @@ class Host:
         failed = bool(result.data.get("failed"))
         assert failed == fails, result.data.get("msg") or result.data
         assert (result.rc != 0) == fails
+        if not fails:
+            undocumented = set(result.data) - set(documented(module)) - {"changed", "diff", "invocation"}
+            assert not undocumented, f"{module} returns {undocumented}, which RETURN does not tell"
         return result
 
     def attempt(

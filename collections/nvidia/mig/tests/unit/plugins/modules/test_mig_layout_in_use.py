@@ -1,0 +1,124 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is in use is not destroyed, and whoever uses it is named."""
+
+from __future__ import annotations
+
+import pytest
+
+A100 = "A100-SXM4-40GB"
+HALVES = {"gpus": "all", "profiles": {"3g.20gb": 2}}
+MIXED = {"gpus": "all", "profiles": {"3g.20gb": 1, "1g.5gb": 3}}
+SEVEN = {"gpus": "all", "profiles": {"1g.5gb": 7}}
+OFF = {"gpus": "all", "mig": False}
+
+
+@pytest.fixture
+def host(make_host):
+    host = make_host(A100, 2)
+    host.layout(HALVES)
+    return host
+
+
+def hold(host, gpu=1, start=0, **more):
+    """A process in the GPU instance that starts there; its pid."""
+    [instance] = [i for i in host.node.read()["gpus"][gpu]["instances"] if i["placement"]["start"] == start]
+    return host.process(gpu, instance["id"], **more)
+
+
+def device(host, gpu, start):
+    [instance] = [i for i in host.node.read()["gpus"][gpu]["instances"] if i["placement"]["start"] == start]
+    return instance["compute_instances"][0]["uuid"]
+
+
+@pytest.mark.parametrize("wanted", [SEVEN, OFF, {"gpus": "all", "profiles": {}}])
+@pytest.mark.parametrize("state", ["present", "planned"])
+def test_a_process_is_named(host, wanted, state):
+    pid = hold(host, name="/usr/bin/python3 train.py")
+    before = host.gpus()
+    result = host.layout(wanted, state=state, fails=True)
+    for word in ("GPU 1", "3g.20gb at 0:4", f"process {pid} (python3)", "drain"):
+        assert word in result.msg, result.msg
+    assert result.in_use[0]["holders"] == [f"process {pid} (python3)"]
+    assert host.gpus() == before
+
+
+def test_an_instance_in_use_can_stay(host):
+    hold(host, start=4)
+    result = host.layout(MIXED)
+    assert not [line for line in result.actions if line.startswith("GPU 1: destroy") and "4:4" in line]
+    assert any(i[:2] == ("3g.20gb", 4) for i in host.gpus()[1]["instances"])
+
+
+def test_a_pod_is_named_though_it_runs_nothing(host):
+    uid = host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
+    msg = host.layout(SEVEN, fails=True).msg
+    assert "GPU 0: 3g.20gb at 4:4 is held by pod team-a/train" in msg
+    assert uid not in msg
+    assert host.layout({"gpus": 1, "profiles": {"1g.5gb": 7}}).changed
+
+
+def test_a_pod_that_is_gone_does_not_count(host):
+    """Kubelet leaves it in its checkpoint until it hands out the next device."""
+    host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
+    for directory in (host.node.pods / path for path in host.node.pods.glob("team-a_train_*")):
+        (directory / "main").rmdir()
+        directory.rmdir()
+    assert host.layout(SEVEN).complete
+
+
+def test_a_pod_without_any_log_directory_counts(host):
+    uid = host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
+    msg = host.layout(SEVEN, fails=True, pod_log_directory=str(host.node.directory / "missing")).msg
+    assert f"pod with uid {uid}" in msg
+
+
+def test_destroy_in_use_is_for_pods(host):
+    host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
+    predicted = host.layout(SEVEN, destroy_in_use=True, check=True)
+    real = host.layout(SEVEN, destroy_in_use=True)
+    assert predicted.actions == real.actions
+    assert real.in_use == [
+        {
+            "gpu": 0,
+            "profile": "3g.20gb",
+            "placement": {"start": 4, "size": 4},
+            "holders": ["pod team-a/train"],
+        }
+    ]
+
+
+def test_a_process_stops_even_destroy_in_use(host):
+    """NVML would refuse in the middle of the work."""
+    pid = hold(host)
+    before = host.gpus()
+    host.reset_calls()
+    for check in (True, False):
+        msg = host.layout(SEVEN, destroy_in_use=True, check=check, fails=True).msg
+        assert "GPU 1: 3g.20gb at 0:4" in msg
+        assert str(pid) in msg
+    assert not host.changing_calls()
+    assert host.gpus() == before
+    # To decide what to drain, the plan is wanted all the same.
+    planned = host.layout(SEVEN, destroy_in_use=True, state="planned")
+    assert planned.in_use[0]["holders"] == [f"process {pid} (python)"]
+
+
+@pytest.mark.parametrize("model", [A100, "H100-SXM5-80GB"])
+def test_whoever_uses_the_whole_gpu_blocks_its_mode(make_host, model):
+    host = make_host(model, 2)
+    pid = host.process(1)
+    uid = host.pod("team-b/infer", host.node.read()["gpus"][1]["uuid"] + "::3")
+    wanted = {"gpus": "all", "profiles": {}}
+    host.reset_calls()
+    result = host.layout(wanted, fails=True)
+    for word in ("GPU 1 is used by", f"process {pid} (python)", "pod team-b/infer"):
+        assert word in result.msg
+    assert uid not in result.msg
+    assert not host.changing_calls()
+    assert host.layout(wanted, check=True, fails=True).msg == result.msg
+    planned = host.layout(wanted, state="planned", destroy_in_use=True)
+    assert planned.clients == [{"gpu": 1, "clients": [f"process {pid} (python)", "pod team-b/infer"]}]
+    assert host.layout({"gpus": 0, "profiles": {}}).complete
+    assert not host.layout(OFF | {"gpus": 1}).changed
