@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from conftest import BIN, ROOT, Lab
+from lab_runs import BIN, ROOT, Lab
 
 
 def test_an_own_repository_can_use_the_collection(lab: Lab, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conftest import Lab, Run
+from lab_runs import Lab, Run
 
 DGX = ("dgx01", "dgx02", "dgx03", "dgx04")
 # The mixed node of NVIDIA's introduction of MIG in Kubernetes: five whole GPUs and three cut ones.
@@ -28,7 +28,8 @@ def actions(run: Run, host: str) -> list[str]:
     return [
         line
         for name, of, result in run.tasks
-        if of == host and name in ("Apply the MIG layout", "Finish the MIG layout after the reset or reboot")
+        if of == host
+        and name.endswith((": Apply the MIG layout", ": Finish the MIG layout after the reset or reboot"))
         for line in result.get("actions", [])
     ]
 
@@ -195,7 +196,16 @@ def test_a_gpu_without_mig_is_refused(lab: Lab) -> None:
 def test_an_old_chart_is_refused_before_any_gpu_is_touched(lab: Lab, mixed: Run) -> None:
     need_cluster(lab)
     before = lab.nodes()
-    run = site(lab, "-e", "gpu_releases_version=0.6.0", "-e", "dgx_strategy=single")
+    chart = "gpu_releases_device_plugin_chart_ref"
+    run = site(
+        lab,
+        "-e",
+        "gpu_releases_version=0.6.0",
+        "-e",
+        f"{chart}=nvidia-device-plugin",
+        "-e",
+        "dgx_strategy=single",
+    )
     assert run.rc != 0
     assert "0.7.0" in run.messages()
     assert lab.nodes() == before

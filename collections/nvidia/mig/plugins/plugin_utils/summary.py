@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ class HostSummary:
             )
             if holds
         ]
-        return ", ".join(words) or "nothing"
+        return " + ".join(words) or "nothing"
 
     def _note_layout(self, result: Mapping[str, Any], planned: bool, check_mode: bool) -> None:
         self.products = [gpu["product"] for gpu in result.get("gpus", [])]
@@ -83,7 +84,8 @@ class HostSummary:
             self.before = result.get("before", {})
         # A plan's "after" has not happened; what is now is its "before".
         self.after = result.get("before" if planned and not check_mode else "after", {})
-        if not planned and not check_mode:
+        # Complete although the mode needed a reset: the driver made it itself.
+        if not planned and not check_mode and result.get("complete"):
             self.reset |= any(step.get("resets") for step in result.get("plan", []))
 
 
@@ -95,7 +97,7 @@ def render(hosts: Mapping[str, HostSummary]) -> List[str]:
     totals = Counter(host.done for host in rows.values())
     lines = ["", "MIG SUMMARY " + "*" * (_WIDTH - 12)]
     lines.append(
-        f"{len(rows)} hosts: " + ", ".join(f"{count} {word}" for word, count in sorted(totals.items()))
+        f"{len(rows)} hosts: " + "; ".join(f"{count} {word}" for word, count in sorted(totals.items()))
     )
     lines.append("")
     for name, host in rows.items():
@@ -105,6 +107,8 @@ def render(hosts: Mapping[str, HostSummary]) -> List[str]:
 
 def _host_lines(name: str, host: HostSummary) -> List[str]:
     products = ", ".join(f"{count}x {product}" for product, count in Counter(host.products).items())
+    if host.after:
+        products += f", MIG on {sum(bool(gpu.get('mig')) for gpu in host.after.values())}"
     lines = [f"{name:<10} {products:<40} {host.done}"]
     if host.before is not None and host.after is not None:
         before, after = describe_layout(host.before), describe_layout(host.after)
@@ -141,7 +145,8 @@ def _describe_gpu(gpu: Mapping[str, Any]) -> str:
     if not gpu.get("mig"):
         return "whole GPU"
     profiles = Counter(instance.split()[0] for instance in gpu.get("instances", []))
-    inner = ", ".join(
-        f"{profile}" if count == 1 else f"{count} {profile}" for profile, count in profiles.items()
+    biggest_first = sorted(
+        profiles.items(), key=lambda item: [-int(part) for part in re.findall(r"\d+", item[0])]
     )
+    inner = ", ".join(profile if count == 1 else f"{count}x {profile}" for profile, count in biggest_first)
     return f"({inner or 'MIG on, no instances'})"

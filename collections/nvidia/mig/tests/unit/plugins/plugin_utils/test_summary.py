@@ -13,6 +13,7 @@ CUT = {
     "GPU 1": {"mig": True, "instances": ["3g.20gb 0:4", "1g.5gb 4:1", "1g.5gb 5:1"]},
 }
 GPUS = [{"index": index, "product": "NVIDIA A100-SXM4-40GB"} for index in (0, 1)]
+RESETS = [{"step": "set_mode", "resets": True}]
 LAYOUT = "nvidia.mig.mig_layout"
 
 
@@ -21,7 +22,7 @@ def layout_result(before: Dict[str, Any], after: Dict[str, Any], **more: Any) ->
 
 
 def test_equal_gpus_are_counted() -> None:
-    assert describe_layout(CUT) == "1x whole GPU, 1x (3g.20gb, 2 1g.5gb)"
+    assert describe_layout(CUT) == "1x whole GPU, 1x (3g.20gb, 2x 1g.5gb)"
     assert describe_layout(WHOLE) == "2x whole GPU"
     assert describe_layout({"GPU 0": {"mig": True, "instances": []}}) == "1x (MIG on, no instances)"
     assert describe_layout({}) == "no GPUs"
@@ -37,30 +38,30 @@ NOTES: Dict[str, Any] = {
         "changed",
     ),
     "reset by the driver": (
-        [(LAYOUT, layout_result(WHOLE, CUT, changed=True, plan=[{"step": "set_mode", "resets": True}]), {})],
-        "changed, reset",
+        [(LAYOUT, layout_result(WHOLE, CUT, changed=True, complete=True, plan=RESETS), {})],
+        "changed + reset",
     ),
     "reset by us": (
         [
             (LAYOUT, layout_result(WHOLE, WHOLE, changed=True), {}),
             ("nvidia.mig.gpu_reset", {"changed": True, "reboot_required": False}, {}),
         ],
-        "changed, reset",
+        "changed + reset",
     ),
     "rebooted": (
         [
-            (LAYOUT, layout_result(WHOLE, WHOLE, changed=True), {}),
+            (LAYOUT, layout_result(WHOLE, WHOLE, changed=True, complete=False, plan=RESETS), {}),
             ("nvidia.mig.gpu_reset", {"changed": False, "reboot_required": True}, {}),
             ("ansible.builtin.reboot", {"changed": True}, {}),
         ],
-        "changed, rebooted",
+        "changed + rebooted",
     ),
     "a reboot that is not allowed": (
         [
             (LAYOUT, layout_result(WHOLE, WHOLE, changed=True), {}),
             ("nvidia.mig.gpu_reset", {"changed": False, "reboot_required": True}, {}),
         ],
-        "changed, REBOOT REQUIRED",
+        "changed + REBOOT REQUIRED",
     ),
 }
 
@@ -106,8 +107,8 @@ def test_the_summary_fits_80_columns() -> None:
     lines: List[str] = render({"dgx01": host})
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
-    assert "2x NVIDIA A100-SXM4-40GB" in text
-    assert "layout 2x whole GPU -> 1x whole GPU, 1x (3g.20gb, 2 1g.5gb)" in text
+    assert "2x NVIDIA A100-SXM4-40GB, MIG on 1" in text
+    assert "layout 2x whole GPU -> 1x whole GPU, 1x (3g.20gb, 2x 1g.5gb)" in text
     assert "nvidia.com/mig-7g.20gb 7 (verified)" in text
 
 

@@ -1,0 +1,105 @@
+"""Playbook runs on the lab, as data."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a playbook run told: exit code, recap per host, and the results of every task on every host."""
+
+    rc: int
+    stats: dict[str, dict[str, int]]
+    tasks: list[tuple[str, str, dict[str, Any]]]
+    text: str
+
+    def changed(self) -> dict[str, int]:
+        """Number of changed tasks per host."""
+        return {host: counts["changed"] for host, counts in self.stats.items()}
+
+    def results(self, action: str, host: str) -> list[dict[str, Any]]:
+        """Results of the module ``action`` on ``host``, in order."""
+        return [
+            result for name, of, result in self.tasks if of == host and result.get("action", name) == action
+        ]
+
+    def messages(self) -> str:
+        """Every failure's message, one a line."""
+        return "\n".join(
+            f"{host}: {result.get('msg')}"
+            for _, host, result in self.tasks
+            if result.get("failed") or result.get("unreachable")
+        )
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The lab, and the means to act on it as an operator would."""
+
+    directory: Path
+    environment: dict[str, str]
+    has_cluster: bool
+
+    def command(self, *argv: str) -> str:
+        """Run ``mig-lab`` and return what it printed."""
+        done = subprocess.run(
+            [str(BIN / "mig-lab"), *argv],
+            env=self.environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"mig-lab {' '.join(argv)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def nodes(self) -> dict[str, Any]:
+        """The hardware state of every node, by name."""
+        return {node["name"]: node for node in json.loads(self.command("fleet", "show", "--json"))}
+
+    def play(self, *argv: str, cwd: Path = ROOT, **environment: str) -> Run:
+        """Run ``ansible-playbook`` and return its results as data."""
+        done = subprocess.run(
+            [str(BIN / "ansible-playbook"), *argv],
+            env={**self.environment, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json", **environment},
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        start = done.stdout.find("{\n")
+        assert start >= 0, f"no JSON in: {done.stdout}{done.stderr}"
+        told, _ = json.JSONDecoder().raw_decode(done.stdout[start:])
+        tasks = [
+            (task["task"]["name"], host, result)
+            for play in told["plays"]
+            for task in play["tasks"]
+            for host, result in task["hosts"].items()
+        ]
+        return Run(done.returncode, told["stats"], tasks, done.stdout + done.stderr)
+
+    def kubectl(self, *argv: str) -> Any:
+        """Run ``kubectl`` against the lab's API and return its JSON."""
+        from miglab import paths
+
+        binary = next(
+            (str(place) for place in (Path(paths.cache_dir()) / "bin" / "kubectl",) if place.exists()),
+            "kubectl",
+        )
+        told = subprocess.run(
+            [binary, "--kubeconfig", str(self.directory / "kubeconfig"), *argv, "-o", "json"],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(told.stdout)
