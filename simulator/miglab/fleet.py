@@ -1,6 +1,7 @@
 """A fleet file becomes simulated nodes; nodes are read back as plain data.
 
-The fleet file's schema is in simulator/README.md. Everything in it is checked before the first node is made.
+The fleet file's schema is in simulator/README.md; it is checked before the first node is made. What only the
+simulated hardware can refuse (a profile that it does not offer, no room) is an error that names the node.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def parse_node(name: str, spec: Any) -> Node:
             for i, entry in enumerate(spec.get("initial", ()))
         ),
         workloads=tuple(
-            _entries(f"{where}.workloads", spec, {"gpu", "instance", "compute", "process", "pod"})
+            _entries(f"{where}.workloads", spec, {"gpu", "instance", "compute", "process", "pod", "idle"})
         ),
         clients=tuple(_entries(f"{where}.clients", spec, {"gpu", "name", "kind"})),
     )
@@ -196,6 +197,7 @@ def _make(node: Node) -> None:
             entry.get("compute"),
             process=entry.get("process", "python"),
             pod=entry.get("pod", ""),
+            idle=entry.get("idle", False),
         )
     for entry in node.clients:
         control.add_process(

@@ -87,8 +87,9 @@ def _register_workload(subparsers: Any) -> None:
     parser.add_argument("--resource", default="", help="default: the mixed strategy's name of the device")
     parser.add_argument("--pid", type=int, default=0, help="default: a number that no real process has")
     parser.add_argument("--memory", type=int, default=1024, metavar="MIB", help="default: %(default)s")
+    parser.add_argument("--idle", action="store_true", help="the pod holds the device, no process runs on it")
     parser.set_defaults(run=_workload_add)
-    parser = commands.add_parser("remove", help="end the workloads that fit; all without options")
+    parser = commands.add_parser("remove", help="end the processes and pods that fit; all without options")
     parser.add_argument("node")
     parser.add_argument("--gpu", type=int)
     parser.add_argument("--instance", type=int)
@@ -209,8 +210,10 @@ def _workload_add(arguments: argparse.Namespace) -> int:
         resource=arguments.resource,
         pid=arguments.pid,
         memory_mib=arguments.memory,
+        idle=arguments.idle,
     )
-    say(f"{arguments.node}: process {pid} ({arguments.process}) runs on GPU {arguments.gpu}")
+    what = f"process {pid} ({arguments.process}) runs" if pid else f"pod {arguments.pod} holds a device"
+    say(f"{arguments.node}: {what} on GPU {arguments.gpu}")
     return 0
 
 

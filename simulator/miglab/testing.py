@@ -74,7 +74,7 @@ class SimNode:
     @contextlib.contextmanager
     def inside(self, euid: int = 0) -> Iterator[None]:
         """Puts this process on the node: pynvml loads the simulated NVML. Ends what was not shut down."""
-        import pynvml
+        import pynvml  # type: ignore[import-untyped]
 
         before = {key: os.environ.get(key) for key in ("MIG_SIM_NODE", "MIG_SIM_EUID")}
         # The loader knows a loaded library by its SONAME, so pynvml's own look-up finds this one.

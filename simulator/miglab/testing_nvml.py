@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any
 
-import pynvml
+import pynvml  # type: ignore[import-untyped]
 
 MODELS_WITH_MIG = (
     "A30-24GB",
@@ -29,7 +29,7 @@ def gpu(index: int = 0) -> Any:
 
 def profiles(device: Any) -> dict[str, Any]:
     """What the GPU offers, by name without "MIG "; asked as NVML's header says: until INVALID_ARGUMENT."""
-    found = {}
+    found: dict[str, Any] = {}
     for number in range(64):
         try:
             info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(device, number)
@@ -75,7 +75,7 @@ def instances(device: Any) -> Iterator[Any]:
 
 
 def compute_profiles(instance: Any) -> dict[int, Any]:
-    found = {}
+    found: dict[int, Any] = {}
     for number in range(64):
         try:
             profile = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, number, 0)

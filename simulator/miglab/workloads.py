@@ -22,24 +22,30 @@ def add(
     resource: str = "",
     pid: int = 0,
     memory_mib: int = 1024,
+    idle: bool = False,
 ) -> int:
     """A compute process on a MIG device, or on the whole GPU (``instance`` None). Returns its pid.
 
     With ``pod`` ("namespace/name") kubelet's checkpoint lists the device as allocated to it, under
-    ``resource`` (default: the extended resource of the mixed strategy).
+    ``resource`` (default: the extended resource of the mixed strategy). An ``idle`` pod holds the device
+    without a process on it; the pid is then 0.
     """
+    if idle and not pod:
+        raise LabError("only a pod can hold a device without a process: name it")
     state = fleet.existing(node)
     if pod and not _POD.fullmatch(pod):
         raise LabError(f"'{pod}' is not a pod: namespace/name")
     if instance is not None and compute is None:
         compute = 0
     device, default = _device(control.read(state), node, gpu, instance, compute)
-    pid = control.add_process(
-        state, gpu, instance, compute, name=process, pod=pod, pid=pid, memory_mib=memory_mib
-    )
+    started = 0
+    if not idle:
+        started = control.add_process(
+            state, gpu, instance, compute, name=process, pod=pod, pid=pid, memory_mib=memory_mib
+        )
     if pod:
         kubelet.allocate(paths.checkpoint(node), paths.pods_dir(node), pod, resource or default, device)
-    return pid
+    return started
 
 
 def remove(
@@ -50,20 +56,35 @@ def remove(
     *,
     pod: str = "",
 ) -> int:
-    """End the processes that fit every criterion given (none: all workloads); returns how many.
+    """End the processes that fit every criterion given (none: every process); returns how many.
 
-    A pod whose processes are all gone loses its allocations, too.
+    A pod that holds a device so named and has no process left on any GPU is gone, with its allocations.
     """
     state = fleet.existing(node)
-    before = {process["pod"] for process in control.read(state)["processes"] if process["pod"]}
+    named = _uuids(control.read(state), gpu, instance, compute)
+    held = kubelet.allocations(paths.checkpoint(node), paths.pods_dir(node))
     removed = control.remove_processes(state, gpu, instance, compute, pod=pod)
-    left = {process["pod"] for process in control.read(state)["processes"]}
-    ended = {pod} if pod else before - left
-    if gpu is None and not pod:
-        ended |= {entry["pod"] for entry in kubelet.allocations(paths.checkpoint(node), paths.pods_dir(node))}
-    for name in ended - left:
-        kubelet.release(paths.checkpoint(node), paths.pods_dir(node), name)
+    running = {process["pod"] for process in control.read(state)["processes"]}
+    for entry in held:
+        fits = (not pod or entry["pod"] == pod) and (gpu is None or named.intersection(entry["devices"]))
+        if fits and entry["pod"] not in running:
+            kubelet.release(paths.checkpoint(node), paths.pods_dir(node), entry["pod"])
     return removed
+
+
+def _uuids(content: dict[str, Any], gpu: int | None, instance: int | None, compute: int | None) -> set[str]:
+    """The GPUs and MIG devices that fit."""
+    found = set()
+    for item in content["gpus"]:
+        if gpu not in (None, item["index"]):
+            continue
+        if instance is None:
+            found.add(item["uuid"])
+        for candidate in item["instances"]:
+            for device in candidate["compute_instances"]:
+                if instance in (None, candidate["id"]) and compute in (None, device["id"]):
+                    found.add(device["uuid"])
+    return found
 
 
 def _device(

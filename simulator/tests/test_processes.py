@@ -124,6 +124,16 @@ def test_removing_a_workload_removes_its_pod_when_nothing_of_it_is_left(node):
     assert list(paths.pods_dir(node).iterdir()) == []
 
 
+def test_a_pod_may_hold_a_device_and_run_nothing_on_it(node):
+    assert workloads.add(node, 0, 1, 0, pod="ml/idle", idle=True) == 0
+    assert workloads.add(node, 1, pod="ml/other", idle=True) == 0
+    assert fleet.read_node(node)["processes"] == []
+    assert workloads.remove(node, 0, 1) == 0
+    assert [entry["pod"] for entry in fleet.read_node(node)["pods"]] == ["ml/other"]
+    with pytest.raises(LabError, match="only a pod"):
+        workloads.add(node, 1, idle=True)
+
+
 def test_a_checkpoint_as_an_idle_kubelet_writes_it_is_read(node):
     paths.checkpoint(node).write_text(
         '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}'
