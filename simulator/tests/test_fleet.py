@@ -107,6 +107,17 @@ def test_an_initial_state(mig_lab, tmp_path):
     assert json.loads(mig_lab("fleet", "show", "n1", "--json")) == [node]
 
 
+def test_the_example_in_the_readme_works(mig_lab, tmp_path):
+    readme = (paths.SIMULATOR / "README.md").read_text(encoding="utf-8")
+    file = tmp_path / "fleet.yml"
+    file.write_text(re.search(r"```yaml\n(nodes:\n.*?)```", readme, re.DOTALL).group(1), encoding="utf-8")
+    assert mig_lab("fleet", "create", "--fleet", file).endswith("dgx01: created\n")
+    example = file.read_text(encoding="utf-8")
+    assert all(
+        f"    {key}:" in example for key in fleet.Node.__dataclass_fields__ if key not in ("name", "gpus")
+    )
+
+
 WRONG = [
     (
         {"gpu": "A100-SXM-40GB"},
