@@ -170,7 +170,7 @@ class Helm:
                     path="version",
                     hint="without one, each run would install whatever is newest",
                 )
-            return text, False, version
+            return text, False, str(parse_version(version, "version"))
         metadata = self._module.parse_yaml_content(self.run("show", "chart", path))[0]
         if metadata.get("name") != chart:
             raise InputError(

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
 import pathlib
 import threading
@@ -295,6 +297,32 @@ def test_bad_input(release, cluster, options, words):
     done = release(**options)
     assert done.failed and words in done["msg"]
     assert cluster.releases() == []
+
+
+@pytest.fixture
+def repository(cluster, tmp_path):
+    """A chart repository with one chart in two versions, on loopback."""
+    folder = tmp_path / "repository"
+    for version in ("0.16.2", "0.17.4"):
+        cluster.helm("package", make_chart(tmp_path / "sources", PLUGIN, version), "-d", str(folder))
+    cluster.helm("repo", "index", str(folder))
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    handler.log_message = lambda *_: None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_repository(release, repository):
+    options = {"chart_ref": PLUGIN, "chart_repo_url": repository, "strategy": "none"}
+    done = release(**options, version="0.16.2")
+    assert done["release"]["version"] == "0.16.2"
+    assert f"--repo {repository} --version 0.16.2" in done["commands"][0]
+    assert not release(**options, version="v0.16.2")["changed"]
+    assert release(**options, version="0.17.4")["release"]["version"] == "0.17.4"
+    missing = release(check=True, **options, version="0.18.0")
+    assert missing.failed and "0.18.0" in missing["msg"]
 
 
 def test_another_chart(release, tmp_path):
