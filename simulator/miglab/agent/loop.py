@@ -57,7 +57,7 @@ def run(rescan_always: bool = True) -> None:
     say(f"agent: following {paths.nodes_dir()}")
     api: Api | None = None
     rules: Rules | None = None
-    while not stopping.is_set():
+    while not stopping.is_set() and paths.lab_dir().exists():  # nobody can stop it once the lab is deleted
         started = time.monotonic()
         fleet_changed = fleet.refresh()
         looked = time.monotonic() - started
