@@ -13,7 +13,11 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import
     ComputeProfile,
     OfferedProfile,
 )
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuIdentity, GpuState
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import (
+    GpuIdentity,
+    GpuInstance,
+    GpuState,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.catalogs import (
     read_catalog,
     read_compute_profiles,
@@ -84,7 +88,7 @@ class Reader:
         kind = self._kind(index, handle, identity, capable=mode is not None)
         current, pending = (bool(value) for value in mode or (0, 0))
         processes = read_processes(nvml, index, handle)
-        instances = ()
+        instances: Tuple[GpuInstance, ...] = ()
         if current:
             instances = read_instances(
                 nvml,

@@ -13,12 +13,14 @@ from typing import Any, Collection, Iterator, Optional
 from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError
 
-_pynvml: Optional[ModuleType] = None
-_IMPORT_ERROR: Optional[str] = None
 try:
-    import pynvml as _pynvml
+    import pynvml
 except ImportError:
-    _IMPORT_ERROR = traceback.format_exc()
+    _pynvml: Optional[ModuleType] = None
+    _IMPORT_ERROR: Optional[str] = traceback.format_exc()
+else:
+    _pynvml = pynvml
+    _IMPORT_ERROR = None
 
 # Codes of nvmlReturn_t (nvml.h). pynvml knows the newest of them only in its newest versions.
 INVALID_ARGUMENT = 2
