@@ -173,15 +173,19 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu imp
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
 
 try:
-    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import (
-        AUTH_ARG_SPEC,
-        extract_sensitive_values_from_kubeconfig,
-    )
+    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 
     HAS_KUBERNETES_CORE = True
 except ImportError:
     HAS_KUBERNETES_CORE = False
     AUTH_ARG_SPEC = {"kubeconfig": {"type": "raw"}, "context": {}}
+
+try:
+    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import (
+        extract_sensitive_values_from_kubeconfig as secrets_of,
+    )
+except ImportError:
+    secrets_of = None  # an older kubernetes.core hides the whole kubeconfig
 
 
 def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
@@ -245,8 +249,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     if not HAS_KUBERNETES_CORE:
         module.fail_json(msg=MISSING_COLLECTION)
-    if isinstance(module.params["kubeconfig"], dict):
-        module.no_log_values.update(extract_sensitive_values_from_kubeconfig(module.params["kubeconfig"]))
+    if secrets_of is not None and isinstance(module.params["kubeconfig"], dict):
+        module.no_log_values.update(secrets_of(module.params["kubeconfig"]))
     try:
         result = verify(module.params, wait=not module.check_mode)
     except MigError as error:

@@ -41,7 +41,7 @@ _AUTHENTICATION = (
 
 MISSING_COLLECTION = (
     "the collection kubernetes.core is missing; install it with "
-    "'ansible-galaxy collection install \"kubernetes.core:>=6.6.0\"'"
+    "'ansible-galaxy collection install \"kubernetes.core:>=6.2.0\"'"
 )
 
 
