@@ -22,7 +22,9 @@ def test_an_own_repository_can_use_the_collection(lab: Lab, tmp_path: Path) -> N
 
     galaxy("build", str(ROOT / "collections/nvidia/mig"), "--output-path", str(tmp_path))
     archive = next(tmp_path.glob("nvidia-mig-*.tar.gz"))
-    galaxy("install", str(archive), "--no-deps", "--collections-path", str(tmp_path / "collections"))
+    galaxy(
+        "install", str(archive), "--no-deps", "--force", "--collections-path", str(tmp_path / "collections")
+    )
     (tmp_path / "ansible.cfg").write_text(
         "[defaults]\n"
         f"inventory = {ROOT}/inventories/lab\n"

@@ -28,6 +28,8 @@ MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
 SHARED_SUFFIX = ".shared"
 STRATEGY_LABEL = "nvidia.com/mig.strategy"
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
+# Charts from 0.15 on put their pods on nodes with this label, or with one of node feature discovery's.
+PRESENT_LABEL = "nvidia.com/gpu.present"
 
 # Up to here discovery had its own chart and numbers; from here on it has the device plugin's.
 _ONE_CHART = "0.15.0"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import CONFIG_LABEL
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import CONFIG_LABEL, PRESENT_LABEL
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import STRATEGIES, check_strategy
 
@@ -42,8 +42,11 @@ class ReleaseSettings:
             "strategy": self.strategy,
             "configs": self.configs,
             "default_config": self.default_config,
-            "label": CONFIG_LABEL,
             "config_by_host": self.config_by_host,
+            "node_labels": {
+                host: {CONFIG_LABEL: config or None, PRESENT_LABEL: "true"}
+                for host, config in self.config_by_host.items()
+            },
         }
 
 

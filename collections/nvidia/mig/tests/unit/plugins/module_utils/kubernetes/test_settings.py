@@ -21,8 +21,10 @@ def test_one_strategy_is_a_plain_value(strategy):
         "strategy": strategy,
         "configs": {},
         "default_config": None,
-        "label": "nvidia.com/device-plugin.config",
         "config_by_host": {"a": "", "b": ""},
+        "node_labels": {
+            host: {"nvidia.com/device-plugin.config": None, "nvidia.com/gpu.present": "true"} for host in "ab"
+        },
     }
 
 
