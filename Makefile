@@ -39,6 +39,8 @@ sanity: $(VENV)/.ready-test ## ansible-test's sanity tests
 	python tools/sanity.py
 
 unit: $(VENV)/.ready-test ## tests, on the simulated NVML and a real Kubernetes API
+	@echo "==> The programs of the lab's Kubernetes API (built once, which takes some minutes)"
+	-mig-lab cluster binaries
 	pytest
 
 molecule: $(VENV)/.ready-test ## the roles in containers (needs podman)
