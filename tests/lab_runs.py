@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from json import JSONDecoder, loads
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class Lab:
 
     def nodes(self) -> dict[str, Any]:
         """The hardware state of every node, by name."""
-        return {node["name"]: node for node in json.loads(self.command("fleet", "show", "--json"))}
+        return {node["name"]: node for node in loads(self.command("fleet", "show", "--json"))}
 
     def play(self, *argv: str, cwd: Path = ROOT, **environment: str) -> Run:
         """Run ``ansible-playbook`` and return its results as data."""
@@ -78,7 +78,7 @@ class Lab:
         )
         start = done.stdout.find("{\n")
         assert start >= 0, f"no JSON in: {done.stdout}{done.stderr}"
-        told, _ = json.JSONDecoder().raw_decode(done.stdout[start:])
+        told, _ = JSONDecoder().raw_decode(done.stdout[start:])
         tasks = [
             (task["task"]["name"], host, result)
             for play in told["plays"]
@@ -87,19 +87,21 @@ class Lab:
         ]
         return Run(done.returncode, told["stats"], tasks, done.stdout + done.stderr)
 
-    def kubectl(self, *argv: str) -> Any:
-        """Run ``kubectl`` against the lab's API and return its JSON."""
-        from miglab import paths
-
-        binary = next(
-            (str(place) for place in (Path(paths.cache_dir()) / "bin" / "kubectl",) if place.exists()),
-            "kubectl",
-        )
-        told = subprocess.run(
-            [binary, "--kubeconfig", str(self.directory / "kubeconfig"), *argv, "-o", "json"],
+    def kubectl(self, *argv: str, stdin: str = "", json: bool = True) -> Any:
+        """Run ``kubectl`` against the lab's API and return its JSON, or its text."""
+        done = subprocess.run(
+            [
+                str(self.directory / "bin" / "kubectl"),
+                "--kubeconfig",
+                str(self.directory / "kubeconfig"),
+                *argv,
+                *(["-o", "json"] if json else []),
+            ],
             env=self.environment,
+            input=stdin,
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
         )
-        return json.loads(told.stdout)
+        assert done.returncode == 0, f"kubectl {' '.join(argv)}: {done.stdout}{done.stderr}"
+        return loads(done.stdout) if json else done.stdout
