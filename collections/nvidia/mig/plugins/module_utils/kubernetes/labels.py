@@ -14,11 +14,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import (
-    MigDevice,
-    NodeGpu,
-    ProfileSize,
-)
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import NodeGpu, ProfileSize
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import Sharing
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import check_layout
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import Version, parse_version
@@ -114,13 +111,13 @@ def _resources(strategy: str, gpus: Sequence[NodeGpu], plugin: Version, sharing:
     return found
 
 
-def _mig_resource(device: MigDevice, plugin: Version) -> Optional[str]:
+def _mig_resource(device: Profile, plugin: Version) -> Optional[str]:
     """The extended resource of one MIG device under strategy mixed."""
     if plugin.at_least("0.20.0"):
-        return MIG_RESOURCE_PREFIX + _dotted(device.name)
+        return MIG_RESOURCE_PREFIX + _dotted(str(device))
     # Profiles were matched as substrings up to 0.19, so +me and 1c devices count as the plain profile.
-    if device.whole or plugin.at_least("0.12.0"):
-        return MIG_RESOURCE_PREFIX + device.gpu_instance
+    if device.ci_slices is None or plugin.at_least("0.12.0"):
+        return MIG_RESOURCE_PREFIX + _plain(device)
     return None  # older plugins skip compute instances smaller than their GPU instance
 
 
@@ -141,7 +138,7 @@ def _with_labels(
         labels[STRATEGY_LABEL] = strategy
     products = sorted({gpu.product for gpu in gpus})
     mig_gpus = [gpu for gpu in gpus if gpu.mig]
-    mig_prefixes: Dict[str, List[MigDevice]] = {}
+    mig_prefixes: Dict[str, List[Profile]] = {}
     if strategy == "single" and mig_gpus:
         devices = [device for gpu in mig_gpus for device in gpu.devices()]
         labels.update(_device_labels(GPU_RESOURCE, products, devices, mig_gpus, discovery, sharing))
@@ -174,7 +171,7 @@ def _with_labels(
 def _device_labels(
     prefix: str,
     products: Sequence[str],
-    devices: Sequence[MigDevice],
+    devices: Sequence[Profile],
     gpus: Sequence[NodeGpu],
     discovery: Version,
     sharing: Sharing,
@@ -189,8 +186,8 @@ def _device_labels(
     if len(kinds) > 1:
         return labels  # an old discovery counted several kinds under one name; it describes any of them
     (device,) = kinds
-    labels[f"{prefix}.slices.gi"] = str(device.gi_slices)
-    labels[f"{prefix}.slices.ci"] = str(device.ci_slices)
+    labels[f"{prefix}.slices.gi"] = str(device.compute_slices)
+    labels[f"{prefix}.slices.ci"] = str(device.device_slices)
     size = _size(device, gpus)
     if size.memory_mib is not None:
         labels[f"{prefix}.memory"] = str(size.memory_mib)
@@ -227,21 +224,26 @@ def _sharing_labels(prefix: str, discovery: Version, sharing: Optional[Sharing])
     return labels
 
 
-def _label_name(device: MigDevice, discovery: Version) -> Optional[str]:
+def _label_name(device: Profile, discovery: Version) -> Optional[str]:
     """How discovery writes a MIG device's profile in names; None where its name is no valid label."""
     if discovery.at_least("0.7.0"):
-        return _dotted(device.name)
-    return device.gpu_instance  # from the slices and the memory only
+        return _dotted(str(device))
+    return _plain(device)  # from the slices and the memory only
 
 
-def _size(device: MigDevice, gpus: Sequence[NodeGpu]) -> ProfileSize:
+def _size(device: Profile, gpus: Sequence[NodeGpu]) -> ProfileSize:
     """Memory and multiprocessors, if every GPU that has the device agrees; known for whole devices only."""
     sizes = {
-        gpu.sizes.get(device.name, ProfileSize())
+        gpu.sizes.get(str(device), ProfileSize())
         for gpu in gpus
         if any(found == device for found in gpu.devices())
     }
-    return sizes.pop() if len(sizes) == 1 and device.whole else ProfileSize()
+    return sizes.pop() if len(sizes) == 1 and device.ci_slices is None else ProfileSize()
+
+
+def _plain(device: Profile) -> str:
+    """``3g.20gb``, whatever its compute slices and attributes."""
+    return str(Profile(device.compute_slices, device.memory_gb))
 
 
 def _dotted(name: str) -> str:

@@ -5,54 +5,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
-
-_DEVICE = re.compile(
-    r"^(?:(?P<ci>\d+)c\.)?(?P<gi>\d+)g\.(?P<gb>\d+)gb(?P<attributes>(?:[+-][a-z][a-z.]*)(?:,[a-z.]+)*)?$"
-)
-
-
-@dataclass(frozen=True)
-class MigDevice:
-    """One kind of MIG device, from its name: ``1c.3g.20gb+me`` has 1 compute slice, 3 GPU slices, 20 GB."""
-
-    ci_slices: int
-    gi_slices: int
-    memory_gb: int
-    attributes: str = ""
-
-    @property
-    def whole(self) -> bool:
-        """True if the one compute instance fills its GPU instance."""
-        return self.ci_slices == self.gi_slices
-
-    @property
-    def gpu_instance(self) -> str:
-        """The GPU instance's base name, without compute slices and attributes: ``3g.20gb``."""
-        return f"{self.gi_slices}g.{self.memory_gb}gb"
-
-    @property
-    def name(self) -> str:
-        prefix = "" if self.whole else f"{self.ci_slices}c."
-        return f"{prefix}{self.gpu_instance}{self.attributes}"
-
-
-def parse_device(name: str, path: Optional[str] = None) -> MigDevice:
-    """Read a MIG device's profile name. Raises InputError."""
-    match = _DEVICE.match(name)
-    if match is None:
-        raise InputError(
-            f"{name!r} is not a MIG profile",
-            path=path,
-            hint="a profile reads like 3g.20gb, 1g.5gb+me, 1c.3g.20gb",
-        )
-    gi = int(match.group("gi"))
-    ci = int(match.group("ci")) if match.group("ci") else gi
-    return MigDevice(ci, gi, int(match.group("gb")), match.group("attributes") or "")
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, parse_profile
 
 
 @dataclass(frozen=True)
@@ -81,8 +38,8 @@ class NodeGpu:
     mig_capable: bool = True
     sizes: Mapping[str, ProfileSize] = field(default_factory=dict, compare=False)
 
-    def devices(self) -> Tuple[MigDevice, ...]:
-        return tuple(parse_device(name, f"GPU {self.index}") for name in self.instances)
+    def devices(self) -> Tuple[Profile, ...]:
+        return tuple(parse_profile(name, f"GPU {self.index}") for name in self.instances)
 
 
 def gpus_from_info(gpus: Sequence[Mapping[str, Any]]) -> Tuple[NodeGpu, ...]:
@@ -157,7 +114,7 @@ def gpus_from_layout(states: Sequence[Any], wanted: Mapping[int, Any]) -> Tuple[
         else:
             # A pending mode becomes current at the next reset, and instances do not outlive the mode.
             mig = bool(state.mig_pending)
-            names = _device_names(state) if mig and state.mig_current else ()
+            names = tuple(map(str, state.devices)) if mig and state.mig_current else ()
         sizes = {
             str(offered.profile): ProfileSize(offered.memory_mib, offered.multiprocessors)
             for offered in state.catalog.profiles
@@ -168,14 +125,3 @@ def gpus_from_layout(states: Sequence[Any], wanted: Mapping[int, Any]) -> Tuple[
             )
         )
     return tuple(gpus)
-
-
-def _device_names(state: Any) -> Tuple[str, ...]:
-    names: List[str] = []
-    for instance in state.instances:
-        device = parse_device(str(instance.profile))
-        for compute in instance.compute_instances:
-            names.append(
-                MigDevice(compute.slices, device.gi_slices, device.memory_gb, device.attributes).name
-            )
-    return tuple(names)

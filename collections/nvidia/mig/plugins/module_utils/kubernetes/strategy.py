@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Sequence
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.problems import name_gpus
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import NodeGpu
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import parse_version
 
@@ -52,24 +53,11 @@ def check_layout(
         _check_mixed(gpus, path, chart_version)
 
 
-def name_gpus(gpus: Sequence[NodeGpu]) -> str:
-    """``GPU 0``, ``GPUs 0-3, 7``."""
-    indexes = sorted(gpu.index for gpu in gpus)
-    runs: List[List[int]] = []
-    for index in indexes:
-        if runs and runs[-1][1] == index - 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    parts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    return ("GPU " if len(indexes) == 1 else "GPUs ") + ", ".join(parts)
-
-
 def _check_none(gpus: Sequence[NodeGpu], path: str) -> None:
     on = [gpu for gpu in gpus if gpu.mig]
     if on:
         raise InputError(
-            f"strategy none wants MIG off on every GPU, but the layout enables it on {name_gpus(on)}",
+            f"strategy none wants MIG off on every GPU, but the layout enables it on {_gpus(on)}",
             path=path,
             hint="set 'mig: false' for them in the layout, or use strategy single or mixed",
         )
@@ -93,7 +81,7 @@ def _check_single(gpus: Sequence[NodeGpu], path: str) -> None:
         )
     if incapable:
         raise InputError(
-            f"strategy single wants MIG enabled on every GPU, but {name_gpus(incapable)} "
+            f"strategy single wants MIG enabled on every GPU, but {_gpus(incapable)} "
             f"({_products(incapable)}) cannot do MIG",
             path=path,
             hint="use strategy mixed",
@@ -101,20 +89,20 @@ def _check_single(gpus: Sequence[NodeGpu], path: str) -> None:
     if off:
         raise InputError(
             f"strategy single wants MIG enabled on every GPU, but the layout leaves it off on "
-            f"{name_gpus(off)} and enables it on {name_gpus(on)}",
+            f"{_gpus(off)} and enables it on {_gpus(on)}",
             path=path,
-            hint=f"give {name_gpus(off)} the profile of the others in the layout, or use strategy mixed",
+            hint=f"give {_gpus(off)} the profile of the others in the layout, or use strategy mixed",
         )
     empty = [gpu for gpu in on if not gpu.instances]
     if empty:
         raise InputError(
-            f"strategy single wants instances on every GPU, but {name_gpus(empty)} would have none",
+            f"strategy single wants instances on every GPU, but {_gpus(empty)} would have none",
             path=path,
             hint="give every GPU the same profile in the layout, or use strategy mixed",
         )
     by_profile = _by_profile(on)
     if len(by_profile) > 1:
-        text = "; ".join(f"{profile} on {name_gpus(holders)}" for profile, holders in by_profile.items())
+        text = "; ".join(f"{profile} on {_gpus(holders)}" for profile, holders in by_profile.items())
         raise InputError(
             f"strategy single wants one profile on all MIG GPUs of the node, but the layout has "
             f"{len(by_profile)}: {text}",
@@ -134,16 +122,20 @@ def _check_mixed(gpus: Sequence[NodeGpu], path: str, chart_version: str) -> None
     empty = [gpu for gpu in gpus if gpu.mig and not gpu.instances]
     if empty and not version.at_least("0.16.0"):
         raise InputError(
-            f"{name_gpus(empty)} would have MIG enabled and no instance: "
+            f"{_gpus(empty)} would have MIG enabled and no instance: "
             f"the device plugin {version} exits on that",
             path=path,
             hint="create instances there, turn MIG off, or use chart 0.16.0 or newer",
         )
-    partial = [gpu for gpu in gpus if gpu.mig and any(not device.whole for device in gpu.devices())]
+    partial = [
+        gpu for gpu in gpus if gpu.mig and any(device.ci_slices is not None for device in gpu.devices())
+    ]
     if partial and version.at_least("0.20.0"):
-        names = sorted({device.name for gpu in partial for device in gpu.devices() if not device.whole})
+        names = sorted(
+            {str(device) for gpu in partial for device in gpu.devices() if device.ci_slices is not None}
+        )
         raise InputError(
-            f"strategy mixed has no resource for {', '.join(names)} on {name_gpus(partial)}: "
+            f"strategy mixed has no resource for {', '.join(names)} on {_gpus(partial)}: "
             f"the device plugin {version} exits on compute instances smaller than their GPU instance",
             path=path,
             hint="use whole profiles, or strategy single with one profile",
@@ -153,10 +145,14 @@ def _check_mixed(gpus: Sequence[NodeGpu], path: str, chart_version: str) -> None
 def _by_profile(gpus: Sequence[NodeGpu]) -> Dict[str, List[NodeGpu]]:
     found: Dict[str, List[NodeGpu]] = {}
     for gpu in gpus:
-        for name in dict.fromkeys(device.name for device in gpu.devices()):
+        for name in dict.fromkeys(str(device) for device in gpu.devices()):
             found.setdefault(name, []).append(gpu)
     return dict(sorted(found.items()))
 
 
 def _products(gpus: Sequence[NodeGpu]) -> str:
     return ", ".join(sorted({gpu.product for gpu in gpus}))
+
+
+def _gpus(gpus: Sequence[NodeGpu]) -> str:
+    return name_gpus(gpu.index for gpu in gpus)

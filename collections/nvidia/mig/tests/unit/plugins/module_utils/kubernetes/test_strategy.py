@@ -8,15 +8,12 @@ from __future__ import annotations
 import pytest
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import (
-    MigDevice,
     NodeGpu,
     gpus_from_info,
-    parse_device,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import (
     check_layout,
     check_strategy,
-    name_gpus,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import parse_version
 
@@ -103,36 +100,6 @@ def test_mixed_depends_on_the_chart(gpus, refused, accepted, word):
 
 def test_check_strategy_returns_it():
     assert [check_strategy(name) for name in ("none", "single", "mixed")] == ["none", "single", "mixed"]
-
-
-def test_name_gpus():
-    assert name_gpus([NodeGpu(3, A100)]) == "GPU 3"
-    assert name_gpus([NodeGpu(index, A100) for index in (7, 0, 1, 2)]) == "GPUs 0-2, 7"
-
-
-@pytest.mark.parametrize(
-    ("name", "device"),
-    [
-        ("3g.20gb", MigDevice(3, 3, 20)),
-        ("1c.3g.20gb", MigDevice(1, 3, 20)),
-        ("1g.5gb+me", MigDevice(1, 1, 5, "+me")),
-        ("1g.24gb+me.all", MigDevice(1, 1, 24, "+me.all")),
-        ("4g.96gb-me", MigDevice(4, 4, 96, "-me")),
-    ],
-)
-def test_device_names(name, device):
-    assert parse_device(name) == device
-    assert device.name == name
-
-
-def test_a_full_compute_instance_needs_no_prefix():
-    assert parse_device("3c.3g.20gb").name == "3g.20gb"
-
-
-@pytest.mark.parametrize("name", ["3g", "3g.20", "g.20gb", "3g.20gb ", "MIG 3g.20gb", ""])
-def test_no_device_name(name):
-    with pytest.raises(InputError, match="not a MIG profile"):
-        parse_device(name)
 
 
 def test_gpus_from_mig_info():
