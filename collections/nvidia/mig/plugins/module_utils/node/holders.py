@@ -10,14 +10,7 @@ from typing import Iterable, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import ComputeInstance, GpuInstance
 from ansible_collections.nvidia.mig.plugins.module_utils.node.kubelet import Allocations, Pod
-from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
-from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import Session
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import GpuReading, HostReading
-
-
-def read_host(nvml: Session, allocations: Allocations) -> HostReading:
-    """The host with everyone who holds a GPU or a MIG device."""
-    return add_pods(Reader(nvml, mig_devices=allocations.has_mig_devices).read(), allocations)
 
 
 def add_pods(host: HostReading, allocations: Allocations) -> HostReading:

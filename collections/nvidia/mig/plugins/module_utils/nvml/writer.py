@@ -29,19 +29,23 @@ from ansible_collections.nvidia.mig.plugins.module_utils.nvml.catalogs import re
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.instances import each_gpu_instance
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import (
     FUNCTION_NOT_FOUND,
+    IN_USE,
     NOT_FOUND,
+    RESET_REQUIRED,
     NvmlError,
     Session,
 )
 
+# Activation statuses with which the mode is set, though not yet active; 0 is success.
+_WAITS = (0, IN_USE, RESET_REQUIRED)
+
 
 @dataclass(frozen=True)
 class ModeOutcome:
-    """MIG mode as read back after it was set. ``status`` is NVML's reason if the change is not active."""
+    """MIG mode as read back after it was set."""
 
     current: bool
     pending: bool
-    status: int
 
 
 class Writer:
@@ -81,13 +85,18 @@ class Writer:
         """Set MIG mode and read it back.
 
         Where a reset is needed, the driver itself tries one, and also for a mode that is pending already.
+
+        Raises:
+            NvmlError: NVML refused, be it by what the call returns or by its activation status.
         """
         nvml, gpu = self._nvml, step.gpu
         doing = f"{'enable' if step.enabled else 'disable'} MIG mode"
         handle = nvml.device(gpu)
         status = nvml.call("nvmlDeviceSetMigMode", handle, int(step.enabled), gpu=gpu, doing=doing)
         current, pending = nvml.call("nvmlDeviceGetMigMode", nvml.device(gpu), gpu=gpu)
-        return ModeOutcome(bool(current), bool(pending), int(status))
+        if pending != step.enabled or (current != step.enabled and status not in _WAITS):
+            raise NvmlError("nvmlDeviceSetMigMode", status, str(nvml.pynvml.NVMLError(status)), gpu, doing)
+        return ModeOutcome(bool(current), bool(pending))
 
     def _destroy_compute(self, step: DestroyComputeInstance) -> None:
         nvml, gpu, doing = self._nvml, step.gpu, _doing(step)

@@ -14,12 +14,14 @@ from types import ModuleType, SimpleNamespace
 import pynvml
 import pytest
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import SetMode
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml import session
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.catalogs import memory_in_name, read_catalog
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.platform import is_in_guest, minor_number
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import NvmlError, Session, open_nvml
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import Process
+from ansible_collections.nvidia.mig.plugins.module_utils.nvml.writer import Writer
 from miglab import control, paths
 from miglab.testing import make_node
 
@@ -176,6 +178,36 @@ def test_a_gpu_in_a_virtual_machine(mode, guest):
     )
     assert is_in_guest(Session(fake), 0) is guest
     assert minor_number(Session(fake), 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "mode", "waits"),
+    [
+        (0, [1, 1], False),
+        (session.IN_USE, [0, 1], True),
+        (session.RESET_REQUIRED, [0, 1], True),
+        (0, [0, 1], True),
+        # NVML accepts the call, and says only by the activation status or the pending mode that it failed.
+        (999, [0, 1], None),
+        (999, [0, 0], None),
+        (session.IN_USE, [0, 0], None),
+    ],
+)
+def test_a_mode_is_judged_by_status_and_by_what_is_read_back(status, mode, waits):
+    fake = SimpleNamespace(
+        NVMLError=pynvml.NVMLError,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceSetMigMode=lambda handle, enabled: status,
+        nvmlDeviceGetMigMode=lambda handle: mode,
+    )
+    writer = Writer(Session(fake), {})
+    step = SetMode(0, enabled=True, resets=True)
+    if waits is None:
+        with pytest.raises(NvmlError, match="GPU 0: cannot enable MIG mode") as caught:
+            writer.set_mode(step)
+        assert caught.value.code == status
+    else:
+        assert (writer.set_mode(step).current is False) == waits
 
 
 @pytest.mark.parametrize(
