@@ -33,7 +33,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         environment = {**os.environ, "MIG_LAB_DIR": name, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-        environment["ANSIBLE_CALLBACKS_ENABLED"] = ""
         fleet(place, environment, hosts)
         for play, content in PLAYS.items():
             (place / f"{play}.yml").write_text(yaml.safe_dump(content))
