@@ -22,7 +22,9 @@ LAYOUT = [{"gpus": "all", "profiles": {"3g.20gb": 2}}]
 
 PLAYS = {
     "bare nvidia-smi -L": [{"hosts": "all", "tasks": [{"command": "nvidia-smi -L"}]}],
-    "partition": [{"hosts": "all", "roles": [{"role": "nvidia.mig.mig"}]}],
+    "partition": [
+        {"hosts": "all", "tasks": [{"import_role": {"name": "nvidia.mig.mig", "rolespec_validate": False}}]}
+    ],
 }
 
 
