@@ -7,18 +7,23 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 LIMIT ?= dgx
 
-.PHONY: help demo test lint sanity unit molecule lab down clean
+.PHONY: help demo test lint sanity unit molecule lab fresh down clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-demo: lab ## run site.yml on the simulated fleet, then run it again: the second run changes nothing
-	ansible-playbook site.yml -l $(LIMIT)
-	@echo "==> The same again: nothing is left to do."
-	ansible-playbook site.yml -l $(LIMIT)
+demo: lab ## run site.yml on the simulated fleet
+	ansible-playbook -i inventories/lab site.yml -l $(LIMIT)
+	@echo
+	@echo "Again, and nothing is left to do:   $(BIN)/ansible-playbook site.yml -l $(LIMIT)"
+	@echo "Switch a strategy:                  $(BIN)/ansible-playbook site.yml -l dgx -e dgx_strategy=single"
+	@echo "Look at a node, begin anew, stop:   $(BIN)/mig-lab fleet show dgx01; make fresh demo; make down"
 
 lab: $(VENV)/.ready ## start the simulated fleet and its Kubernetes API
 	mig-lab up
+
+fresh: $(VENV)/.ready ## the lab's nodes as they came from the factory
+	mig-lab fleet create --reset
 
 down: ## stop the lab
 	mig-lab down
