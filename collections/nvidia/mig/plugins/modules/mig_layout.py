@@ -261,29 +261,24 @@ from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import assign
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_host
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import gpus_from_layout
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import STRATEGIES, check_layout
-from ansible_collections.nvidia.mig.plugins.module_utils.node.apply import Applied, apply_plan
-from ansible_collections.nvidia.mig.plugins.module_utils.node.driver import (
-    MINIMUM,
-    check_driver,
-    check_minimum,
-)
+from ansible_collections.nvidia.mig.plugins.module_utils.node.apply import apply_plan
+from ansible_collections.nvidia.mig.plugins.module_utils.node.driver import check_minimum
 from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods
 from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import (
+    Applied,
     check_clients,
     check_processes,
     check_result,
-    clients_of,
-    diff,
-    entries_from,
     future,
-    gpu_list,
-    summaries,
+    layout_result,
 )
-from ansible_collections.nvidia.mig.plugins.module_utils.node.options import allocations_from, node_options
+from ansible_collections.nvidia.mig.plugins.module_utils.node.options import allocations_from
+from ansible_collections.nvidia.mig.plugins.module_utils.node.wanted import (
+    entries_from,
+    layout_spec,
+    wanted_on,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import open_nvml
 
@@ -296,61 +291,28 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
     allocations = allocations_from(params)
     with open_nvml() as nvml:
         driver = nvml.driver_version()
+        # First of all: an old driver may lack what comes next.
         check_minimum(driver, params["minimum_driver"])
         reader = Reader(nvml, mig_devices=allocations.has_mig_devices)
         host = add_pods(reader.read(), allocations)
         states = host.states
-        check_driver(driver, states, entries)
-        wanted = assign(entries, states)
-        if params["strategy"] is not None:
-            check_layout(params["strategy"], gpus_from_layout(states, wanted))
+        wanted = wanted_on(states, driver, entries, params)
         plan = plan_host(states, wanted, params["destroy_in_use"])
         if not (only_plan and params["destroy_in_use"]):
             check_processes(host, plan)
             check_clients(plan)
         if only_plan or module.check_mode or not plan.changed:
-            applied = Applied(plan.actions, future(states, plan), ())
+            applied = Applied(plan.actions, future(states, plan))
         else:
             applied = apply_plan(nvml, reader, states, plan)
             if not applied.pending:
                 check_result(applied.after, wanted)
-    before = summaries(states, tuple(wanted))
-    after = summaries(applied.after, tuple(wanted))
-    result = {
-        "changed": bool(applied.actions) and not only_plan,
-        "actions": applied.actions,
-        "plan": plan.as_dicts(),
-        "before": before,
-        "after": after,
-        "gpus": gpu_list(applied.after),
-        "complete": not applied.pending,
-        "reset_required": list(applied.pending),
-        "in_use": [device.as_dict() for device in plan.in_use],
-        "clients": clients_of(plan),
-        "driver_version": driver,
-    }
-    if module._diff:
-        result["diff"] = diff(before, after)
-    return result
+    result = layout_result(driver, states, wanted, plan, applied, module._diff)
+    return {**result, "changed": result["changed"] and not only_plan}
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **node_options(),
-            "layout": {"type": "raw"},
-            "config": {"type": "raw"},
-            "config_name": {"type": "str"},
-            "strategy": {"type": "str", "choices": list(STRATEGIES)},
-            "state": {"type": "str", "choices": ["present", "planned"], "default": "present"},
-            "destroy_in_use": {"type": "bool", "default": False},
-            "minimum_driver": {"type": "str", "default": MINIMUM},
-        },
-        mutually_exclusive=[("layout", "config")],
-        required_one_of=[("layout", "config")],
-        required_together=[("config", "config_name")],
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(supports_check_mode=True, **layout_spec())
     try:
         result = run(module)
     except MigError as error:

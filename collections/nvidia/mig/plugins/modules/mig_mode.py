@@ -132,7 +132,7 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
         plan = plan_mode(params["gpus"], states, params["enabled"])
         check_clients(plan)
         if module.check_mode or not plan.changed:
-            applied = Applied(plan.actions, future(states, plan), ())
+            applied = Applied(plan.actions, future(states, plan))
         else:
             applied = apply_plan(nvml, reader, states, plan)
         gpus = mode_list(select(params["gpus"], applied.after))

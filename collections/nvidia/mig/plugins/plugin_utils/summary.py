@@ -80,10 +80,11 @@ class HostSummary:
 
     def _note_layout(self, result: Mapping[str, Any], planned: bool, check_mode: bool) -> None:
         self.products = [gpu["product"] for gpu in result.get("gpus", [])]
-        if self.before is None:
-            self.before = result.get("before", {})
+        # One run may be about some GPUs, the next about others.
+        self.before = {**result.get("before", {}), **(self.before or {})}
         # A plan's "after" has not happened; what is now is its "before".
-        self.after = result.get("before" if planned and not check_mode else "after", {})
+        now = result.get("before" if planned and not check_mode else "after", {})
+        self.after = {**(self.after or {}), **now}
         # Complete although the mode needed a reset: the driver made it itself.
         if not planned and not check_mode and result.get("complete"):
             self.reset |= any(step.get("resets") for step in result.get("plan", []))
@@ -96,9 +97,8 @@ def render(hosts: Mapping[str, HostSummary]) -> List[str]:
         return []
     totals = Counter(host.done for host in rows.values())
     lines = ["", "MIG SUMMARY " + "*" * (_WIDTH - 12)]
-    lines.append(
-        f"{len(rows)} hosts: " + "; ".join(f"{count} {word}" for word, count in sorted(totals.items()))
-    )
+    counts = "; ".join(f"{count} {word}" for word, count in sorted(totals.items()))
+    lines.append(f"{len(rows)} host{'s' if len(rows) > 1 else ''}: {counts}")
     lines.append("")
     for name, host in rows.items():
         lines.extend(_host_lines(name, host))

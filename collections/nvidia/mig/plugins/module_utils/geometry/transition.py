@@ -45,6 +45,7 @@ __all__ = [
     "ResetGpu",
     "SetMode",
     "Step",
+    "is_as_wanted",
     "outcome",
     "plan_gpu",
     "plan_host",
@@ -111,6 +112,19 @@ def plan_host(
             if by_index[index].clients and _changes_mode(steps[index])
         },
     )
+
+
+def is_as_wanted(state: GpuState, wanted: GpuLayout) -> bool:
+    """`plan_gpu` has nothing to do. Told without a search, so the catalog's placements are not needed."""
+    if not state.mig_capable:
+        return not wanted.mig
+    if not state.mig_current == state.mig_pending == wanted.mig:
+        return False
+    if not wanted.mig:
+        return True
+    # A GPU instance without compute instances is no MIG device, and nothing that was wanted.
+    whole = all(instance.compute_instances for instance in state.instances)
+    return whole and state.devices == wanted.profiles
 
 
 def plan_restore(before: GpuState, now: GpuState) -> Tuple[Step, ...]:

@@ -8,32 +8,16 @@ Killed at any point, it leaves a state from which the next plan goes on: nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import Plan, ResetGpu, SetMode, Step
+from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import Applied
 from ansible_collections.nvidia.mig.plugins.module_utils.node.rollback import roll_back
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import Session
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.writer import Writer
-
-
-@dataclass(frozen=True)
-class Applied:
-    """What was done.
-
-    Args:
-        actions: one line a step that took effect.
-        after: the GPUs as read back.
-        pending: indexes of the GPUs that still need a reset for their mode. Then nothing that comes after the
-            modes was done.
-    """
-
-    actions: List[str]
-    after: Tuple[GpuState, ...]
-    pending: Tuple[int, ...]
 
 
 def apply_plan(nvml: Session, reader: Reader, before: Sequence[GpuState], plan: Plan) -> Applied:

@@ -1,31 +1,35 @@
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a wanted layout to a checked plan, and the results that modules return."""
+"""What stands in a plan's way, and the results that modules return."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, InUseError
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import (
-    GpuLayout,
-    LayoutEntry,
-    parse_layout,
-    parse_mig_parted,
-)
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import GpuLayout
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import Plan
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import outcome, plan_host
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import HostReading
 
 
-def entries_from(params: Mapping[str, Any]) -> Tuple[LayoutEntry, ...]:
-    """Read the options ``layout``, or ``config`` and ``config_name``. Raises InputError."""
-    if params["config"] is not None:
-        return parse_mig_parted(params["config"], params["config_name"])
-    return parse_layout(params["layout"])
+@dataclass(frozen=True)
+class Applied:
+    """What was done, or is predicted.
+
+    Args:
+        actions: one line a step that took effect.
+        after: the GPUs as read back, or as they will be.
+        pending: indexes of the GPUs that still need a reset for their mode. Then nothing that comes after the
+            modes was done.
+    """
+
+    actions: List[str]
+    after: Tuple[GpuState, ...]
+    pending: Tuple[int, ...] = ()
 
 
 def check_clients(plan: Plan) -> None:
@@ -84,6 +88,39 @@ def future(states: Sequence[GpuState], plan: Plan) -> Tuple[GpuState, ...]:
     return tuple(
         outcome(state, [step for step in plan.steps if step.gpu == state.identity.index]) for state in states
     )
+
+
+def layout_result(
+    driver: str,
+    states: Sequence[GpuState],
+    wanted: Mapping[int, GpuLayout],
+    plan: Plan,
+    applied: Applied,
+    with_diff: bool,
+) -> Dict[str, Any]:
+    """What mig_layout returns; see there.
+
+    Args:
+        states: all GPUs as they were.
+        applied: what was done, or is predicted.
+    """
+    before, after = summaries(states, tuple(wanted)), summaries(applied.after, tuple(wanted))
+    result: Dict[str, Any] = {
+        "changed": bool(applied.actions),
+        "actions": applied.actions,
+        "plan": plan.as_dicts(),
+        "before": before,
+        "after": after,
+        "gpus": gpu_list(applied.after),
+        "complete": not applied.pending,
+        "reset_required": list(applied.pending),
+        "in_use": [device.as_dict() for device in plan.in_use],
+        "clients": clients_of(plan),
+        "driver_version": driver,
+    }
+    if with_diff:
+        result["diff"] = diff(before, after)
+    return result
 
 
 def summaries(states: Sequence[GpuState], indexes: Optional[Sequence[int]] = None) -> Dict[str, Any]:

@@ -33,7 +33,12 @@ from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import (
     NOT_SUPPORTED,
     Session,
 )
-from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import GpuReading, HostReading, Process
+from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import (
+    GpuReading,
+    HostReading,
+    Process,
+    identify,
+)
 
 _ARCHITECTURES = {
     2: "kepler",
@@ -120,13 +125,13 @@ class Reader:
         nvml = self._nvml
         pci = nvml.call("nvmlDeviceGetPciInfo_v3", handle, gpu=index)
         bus_id = pci.busId.decode() if isinstance(pci.busId, bytes) else str(pci.busId)
-        return GpuIdentity(
+        return identify(
             index,
             str(nvml.call("nvmlDeviceGetUUID", handle, gpu=index)),
             bus_id,
             str(nvml.call("nvmlDeviceGetName", handle, gpu=index)),
-            f"0x{pci.pciDeviceId:08X}",
-            f"0x{pci.pciSubSystemId:08X}" if pci.pciSubSystemId else "",
+            pci.pciDeviceId,
+            pci.pciSubSystemId,
         )
 
     def _kind(self, index: int, handle: Any, identity: GpuIdentity, capable: bool) -> _Kind:

@@ -9,7 +9,10 @@ import os
 from dataclasses import dataclass, field
 from typing import Dict, Optional, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import (
+    GpuIdentity,
+    GpuState,
+)
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,10 @@ class HostReading:
     @property
     def states(self) -> Tuple[GpuState, ...]:
         return tuple(gpu.state for gpu in self.gpus)
+
+
+def identify(index: int, uuid: str, bus_id: str, product: str, device: int, subsystem: int) -> GpuIdentity:
+    """The names of a GPU, with PCI ids as numbers of NVML's (device above vendor; 0: not known)."""
+    return GpuIdentity(
+        index, uuid, bus_id, product, f"0x{device:08X}", f"0x{subsystem:08X}" if subsystem else ""
+    )

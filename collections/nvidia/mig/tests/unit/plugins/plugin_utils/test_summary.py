@@ -28,6 +28,15 @@ def test_equal_gpus_are_counted() -> None:
     assert describe_layout({}) == "no GPUs"
 
 
+def test_runs_about_some_gpus_each_are_one_host() -> None:
+    host = HostSummary()
+    for gpu in WHOLE:
+        before, after = {gpu: WHOLE[gpu]}, {gpu: CUT[gpu]}
+        host.note(LAYOUT, layout_result(before, after, changed=True), {}, check_mode=False)
+    assert (host.before, host.after) == (WHOLE, CUT)
+    assert "1 host: 1 changed" in render({"dgx01": host})
+
+
 NOTES: Dict[str, Any] = {
     "nothing": ([(LAYOUT, layout_result(CUT, CUT), {"state": "planned"})], "nothing"),
     "changed": (

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
 import pytest
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InUseError
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Placement
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Catalog, Placement
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.entries import GpuLayout
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, canonical
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import (
@@ -26,7 +27,11 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import (
     DestroyGpuInstance,
     Step,
 )
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_gpu, plan_host
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import (
+    is_as_wanted,
+    plan_gpu,
+    plan_host,
+)
 from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.geometry.support import (
     A30,
     A100,
@@ -37,6 +42,9 @@ from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.geometry.sup
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+# MIG mode, current and pending.
+MODES = [(True, True), (True, True), (True, False), (False, True), (False, False)]
 
 Spot = tuple[int, int]  # slices, start
 There = tuple[Profile, Placement, frozenset[Spot]]  # a GPU instance with its compute instances
@@ -171,6 +179,30 @@ def test_no_way_is_cheaper(given_task: tuple[str, GpuState, tuple[Profile, ...]]
             plan_gpu(before, wanted)
     else:
         assert plan_gpu(before, wanted) == plan.steps
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    task(),
+    st.booleans(),
+    st.sampled_from([(True, True)] * 3 + [(True, False), (False, True), (False, False)]),
+)
+def test_as_wanted_is_an_empty_plan(
+    given_task: tuple[str, GpuState, tuple[Profile, ...]], same: bool, mode: tuple[bool, bool]
+) -> None:
+    """Told without search and placements in just the cases where the search finds nothing to do."""
+    gpu, before, devices = given_task
+    current, pending = mode
+    before = replace(
+        before,
+        mig_current=current,
+        mig_pending=pending,
+        instances=before.instances if current else (),
+    )
+    blind = replace(before, catalog=Catalog(before.catalog.product))
+    for wanted in (GpuLayout(True, before.devices if same else devices), GpuLayout(False)):
+        nothing_to_do = not plan_host([before], {0: wanted}, destroy_in_use=True).changed
+        assert is_as_wanted(blind, wanted) == nothing_to_do
 
 
 @settings(max_examples=150, deadline=None)
