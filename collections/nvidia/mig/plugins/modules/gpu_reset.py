@@ -116,55 +116,35 @@ output:
 """
 
 from dataclasses import replace
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
-from ansible_collections.nvidia.mig.plugins.module_utils.node.clients import device_holders
-from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods
 from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import diff, summaries
 from ansible_collections.nvidia.mig.plugins.module_utils.node.mode import mode_list
 from ansible_collections.nvidia.mig.plugins.module_utils.node.options import allocations_from, node_options
-from ansible_collections.nvidia.mig.plugins.module_utils.node.reset import (
-    check_unused,
-    describe,
-    read_outcome,
-    reset_argv,
-    to_reset,
-)
-from ansible_collections.nvidia.mig.plugins.module_utils.nvml.platform import minor_number
-from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
-from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import open_nvml
+from ansible_collections.nvidia.mig.plugins.module_utils.node.reset import describe, reset_argv
+from ansible_collections.nvidia.mig.plugins.module_utils.node.reset_run import find_candidates, run_reset
 
 
 def run(module: AnsibleModule) -> Dict[str, Any]:
     """Read, check, reset and read again. Raises MigError."""
-    params = module.params
-    allocations = allocations_from(params)
-    # NVML must be closed before the reset: an open session is a client, too.
-    with open_nvml() as nvml:
-        reader = Reader(nvml, mig_devices=allocations.has_mig_devices)
-        states = add_pods(reader.read(), allocations).states
-        chosen = to_reset(params["gpus"], states)
-        minors = {state.identity.index: minor_number(nvml, state.identity.index) for state in chosen}
-    check_unused(chosen)
+    found = find_candidates(module.params["gpus"], allocations_from(module.params))
+    states, chosen = found.states, found.chosen
     if not chosen:
         return _result(module, states, states, [], False, [])
     argv = reset_argv(_program(module), chosen)
     if module.check_mode:
         return _result(module, states, _predict(states, chosen), chosen, False, argv)
-    rc, out, err = module.run_command(argv, environ_update={"LANG": "C", "LC_ALL": "C"})
-    output = (out + err).strip()
-    held = device_holders(minor for minor in minors.values() if minor is not None) if rc else {}
-    holders = {index: held.get(minor, []) for index, minor in minors.items() if minor is not None}
-    with open_nvml() as nvml:
-        after = Reader(nvml).read().states
-    outcome = read_outcome(chosen, after, rc, output, holders)
-    done = [state for state in chosen if state.identity.index in outcome.reset]
-    pending = [state for state in to_reset("pending", after) if state.identity.index in outcome.reset]
-    result = _result(module, states, after, done, bool(outcome.refused or pending), argv)
-    return {**result, "output": output}
+
+    def command(words: List[str]) -> Tuple[int, str, str]:
+        rc, out, err = module.run_command(words, environ_update={"LANG": "C", "LC_ALL": "C"})
+        return rc, out, err
+
+    reset = run_reset(found, argv, command)
+    result = _result(module, states, reset.after, reset.done, reset.reboot_required, argv)
+    return {**result, "output": reset.output}
 
 
 def _result(

@@ -257,64 +257,16 @@ not_restored:
   elements: str
 """
 
-from typing import Any, Dict
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_host
-from ansible_collections.nvidia.mig.plugins.module_utils.node.apply import apply_plan
-from ansible_collections.nvidia.mig.plugins.module_utils.node.driver import check_minimum
-from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods
-from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import (
-    Applied,
-    check_clients,
-    check_processes,
-    check_result,
-    future,
-    layout_result,
-)
-from ansible_collections.nvidia.mig.plugins.module_utils.node.options import allocations_from
-from ansible_collections.nvidia.mig.plugins.module_utils.node.wanted import (
-    entries_from,
-    layout_spec,
-    wanted_on,
-)
-from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
-from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import open_nvml
-
-
-def run(module: AnsibleModule) -> Dict[str, Any]:
-    """Read, plan, and unless it is only to be predicted: apply and read again. Raises MigError."""
-    params = module.params
-    only_plan = params["state"] == "planned"
-    entries = entries_from(params)
-    allocations = allocations_from(params)
-    with open_nvml() as nvml:
-        driver = nvml.driver_version()
-        # First of all: an old driver may lack what comes next.
-        check_minimum(driver, params["minimum_driver"])
-        reader = Reader(nvml, mig_devices=allocations.has_mig_devices)
-        host = add_pods(reader.read(), allocations)
-        states = host.states
-        wanted = wanted_on(states, driver, entries, params)
-        plan = plan_host(states, wanted, params["destroy_in_use"])
-        if not (only_plan and params["destroy_in_use"]):
-            check_processes(host, plan)
-            check_clients(plan)
-        if only_plan or module.check_mode or not plan.changed:
-            applied = Applied(plan.actions, future(states, plan))
-        else:
-            applied = apply_plan(nvml, reader, states, plan)
-            if not applied.pending:
-                check_result(applied.after, wanted)
-    result = layout_result(driver, states, wanted, plan, applied, module._diff)
-    return {**result, "changed": result["changed"] and not only_plan}
+from ansible_collections.nvidia.mig.plugins.module_utils.node.layout_run import run_layout
+from ansible_collections.nvidia.mig.plugins.module_utils.node.wanted import layout_spec
 
 
 def main() -> None:
     module = AnsibleModule(supports_check_mode=True, **layout_spec())
     try:
-        result = run(module)
+        result = run_layout(module.params, module.check_mode, module._diff)
     except MigError as error:
         module.fail_json(**error.fail_args())
     module.exit_json(**result)

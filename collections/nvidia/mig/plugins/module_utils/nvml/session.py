@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, Collection, Iterator, Optional
 
-from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError
 
 try:
@@ -145,7 +145,12 @@ def open_nvml() -> Iterator[Session]:
 
 def _usable_pynvml() -> ModuleType:
     if _pynvml is None:
-        raise DeviceError(missing_required_lib("nvidia-ml-py"), details={"exception": _IMPORT_ERROR})
+        # Not Ansible's own words for this: at boot there is no Ansible.
+        raise DeviceError(
+            f"the Python package nvidia-ml-py is missing for {sys.executable}",
+            hint="install it there; for modules, ansible_python_interpreter names another Python that has it",
+            details={"exception": _IMPORT_ERROR},
+        )
     if hasattr(_pynvml, "__path__"):
         # nvidia-ml-py is one file; the package of that name is what pynvml was before version 12.
         raise DeviceError(

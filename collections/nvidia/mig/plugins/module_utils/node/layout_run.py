@@ -1,0 +1,61 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring a node to a layout: read, plan, and unless it is only to be predicted, apply and read again."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_host
+from ansible_collections.nvidia.mig.plugins.module_utils.node.apply import apply_plan
+from ansible_collections.nvidia.mig.plugins.module_utils.node.driver import check_minimum
+from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods
+from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import (
+    Applied,
+    check_clients,
+    check_processes,
+    check_result,
+    future,
+    layout_result,
+)
+from ansible_collections.nvidia.mig.plugins.module_utils.node.options import allocations_from
+from ansible_collections.nvidia.mig.plugins.module_utils.node.wanted import entries_from, wanted_on
+from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
+from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import open_nvml
+
+
+def run_layout(
+    params: Mapping[str, Any], check_mode: bool = False, with_diff: bool = False
+) -> Dict[str, Any]:
+    """What mig_layout does and returns.
+
+    Args:
+        params: its options, all of them.
+
+    Raises:
+        MigError: what stands in the way, or what NVML refused.
+    """
+    only_plan = params["state"] == "planned"
+    entries = entries_from(params)
+    allocations = allocations_from(params)
+    with open_nvml() as nvml:
+        driver = nvml.driver_version()
+        # First of all: an old driver may lack what comes next.
+        check_minimum(driver, params["minimum_driver"])
+        reader = Reader(nvml, mig_devices=allocations.has_mig_devices)
+        host = add_pods(reader.read(), allocations)
+        states = host.states
+        wanted = wanted_on(states, driver, entries, params)
+        plan = plan_host(states, wanted, params["destroy_in_use"])
+        if not (only_plan and params["destroy_in_use"]):
+            check_processes(host, plan)
+            check_clients(plan)
+        if only_plan or check_mode or not plan.changed:
+            applied = Applied(plan.actions, future(states, plan))
+        else:
+            applied = apply_plan(nvml, reader, states, plan)
+            if not applied.pending:
+                check_result(applied.after, wanted)
+    result = layout_result(driver, states, wanted, plan, applied, with_diff)
+    return {**result, "changed": result["changed"] and not only_plan}
