@@ -16,6 +16,12 @@ description:
     which processes and pods hold them.
 extends_documentation_fragment:
   - nvidia.mig.node
+options:
+  restore_status:
+    description:
+      - The file on the node in which the boot-time program tells how it went.
+    type: path
+    default: /run/nvidia-mig/restore.json
 attributes:
   check_mode:
     support: full
@@ -53,6 +59,38 @@ nvml_version:
   returned: success
   type: str
   sample: 13.580.95.05
+boot_restore:
+  description:
+    - How the layout was restored since the node was booted, by the program that the role
+      P(nvidia.mig.mig_boot#role) installs.
+    - Null if it has not run, as it is not installed, not enabled, or was installed after the boot.
+  returned: success
+  type: dict
+  contains:
+    result:
+      description:
+        - V(restored) if something had to be done, V(unchanged) if the GPUs were as wanted, V(failed) if the
+          layout is not there.
+        - V(unreadable) if the file is there but cannot be read; then there is only C(message).
+      type: str
+      sample: restored
+    message:
+      description: What happened, or what is wrong.
+      type: str
+      sample: The layout is back.
+    actions:
+      description: One line for each step that was carried out.
+      type: list
+      elements: str
+      sample: ['GPU 0: create 3g.20gb at 0:4', 'GPU 0: create 3g.20gb at 4:4']
+    booted_at:
+      description: When the node was booted.
+      type: str
+      sample: '2026-01-31T06:12:04Z'
+    finished_at:
+      description: When the program ended.
+      type: str
+      sample: '2026-01-31T06:12:21Z'
 gpus:
   description: All GPUs, in the order of their index.
   returned: success
@@ -245,6 +283,7 @@ gpus:
 from typing import Any, Dict, List, Optional, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.nvidia.mig.plugins.module_utils.boot.status import STATUS_FILE, read_status
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import OfferedProfile, Placement
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuInstance
@@ -265,6 +304,7 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
             "changed": False,
             "driver_version": nvml.driver_version(),
             "nvml_version": nvml.nvml_version(),
+            "boot_restore": read_status(module.params["restore_status"]),
             "gpus": [_gpu(gpu, allocations) for gpu in host.gpus],
         }
 
@@ -370,7 +410,10 @@ def _placement(placement: Placement) -> Dict[str, int]:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=node_options(), supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={**node_options(), "restore_status": {"type": "path", "default": STATUS_FILE}},
+        supports_check_mode=True,
+    )
     try:
         result = run(module)
     except MigError as error:

@@ -41,7 +41,9 @@ IMPURE |= {
     "tempfile",
 }
 IMPURE |= {"threading", "time", "urllib", "uuid"}
-PURE_KUBERNETES = ("charts", "labels", "node_gpu", "selection", "settings", "sharing", "strategy", "versions")
+PURE_KUBERNETES = ("charts", "labels", "node_features", "node_gpu", "selection", "settings", "sharing")
+PURE_KUBERNETES += ("strategy", "versions")
+BOOT = f"{ROOT}.module_utils.boot.program"
 PROBE = f"{ROOT}.modules.mig_probe"
 NODE_MODULES = ("mig_info", "mig_mode", "gpu_reset", "mig_layout")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
@@ -202,6 +204,11 @@ def test_a_module_on_the_node_needs_nothing_but_pynvml(module):
     allowed = set(sys.stdlib_module_names) | {"ansible", "pynvml"}
     for name in reachable(f"{ROOT}.modules.{module}", EDGES):
         assert outside(name) <= allowed, name
+
+
+def test_the_boot_time_program_does_without_ansible():
+    for name in reachable(BOOT, EDGES):
+        assert outside(name) <= set(sys.stdlib_module_names) | {"pynvml"}, name
 
 
 def test_the_probe_stands_alone():
