@@ -29,11 +29,10 @@ def boot_program(python: str) -> bytes:
     files = {"__main__.py": MAIN.encode()}
     for name in sorted(closure(START)):
         parts = name.split(".")
+        # The packages of module_utils are empty, and the namespaces above them have no file.
         for length in range(1, len(parts)):
-            files.setdefault("/".join((*parts[:length], "__init__.py")), b"")
-        path = _path(name)
-        tail = ("__init__.py",) if path.name == "__init__.py" else ()
-        files["/".join((*parts, *tail)) + ("" if tail else ".py")] = path.read_bytes()
+            files["/".join((*parts[:length], "__init__.py"))] = b""
+        files["/".join(parts) + ".py"] = _path(name).read_bytes()
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as target:
         for file, content in sorted(files.items()):
@@ -68,8 +67,7 @@ def _imports(name: str) -> set[str]:
 
 
 def _path(name: str) -> Path:
-    path = PLUGINS.joinpath(*name.removeprefix(f"{PACKAGE}.").split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return PLUGINS.joinpath(*name.removeprefix(f"{PACKAGE}.").split(".")).with_suffix(".py")
 
 
 def _exists(name: str) -> bool:
