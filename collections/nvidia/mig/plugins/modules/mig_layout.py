@@ -79,6 +79,13 @@ options:
         way.
     type: bool
     default: false
+  drained_pods:
+    description:
+      - UIDs of pods that are known to be gone, although kubelet's device checkpoint may list them still. It
+        does so until the next pod gets a device.
+    type: list
+    elements: str
+    default: []
   minimum_driver:
     description:
       - The oldest driver that is accepted.
@@ -240,6 +247,28 @@ clients:
   sample:
     - gpu: 0
       clients: [process 4711 (python)]
+pods:
+  description:
+    - The pods that must go before the plan is carried out. They hold what it destroys, or a GPU whose MIG
+      mode it changes. If it resets a GPU, they are all pods that hold a GPU or MIG device of the node.
+    - Where O(destroy_in_use) is false, there are such pods only beside a reset of other GPUs than theirs.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - namespace: team-a
+      name: train
+      uid: 2f1d6ad5-8d0c-4a55-9f0f-0a52b2a4d4c1
+      container: main
+      resource: nvidia.com/mig-3g.20gb
+way_back:
+  description: A layout for O(layout) that asks for what was there before, of the GPUs that the plan touches.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - gpus: 0
+      profiles: {3g.20gb: 2}
 driver_version:
   description: Version of the NVIDIA driver.
   returned: success
@@ -264,7 +293,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_host
 from ansible_collections.nvidia.mig.plugins.module_utils.node.apply import apply_plan
 from ansible_collections.nvidia.mig.plugins.module_utils.node.driver import check_minimum
-from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods
+from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods, pods_in_the_way
 from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import (
     Applied,
     check_clients,
@@ -288,7 +317,7 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
     params = module.params
     only_plan = params["state"] == "planned"
     entries = entries_from(params)
-    allocations = allocations_from(params)
+    allocations = allocations_from(params).without(params["drained_pods"])
     with open_nvml() as nvml:
         driver = nvml.driver_version()
         # First of all: an old driver may lack what comes next.
@@ -307,7 +336,8 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
             applied = apply_plan(nvml, reader, states, plan)
             if not applied.pending:
                 check_result(applied.after, wanted)
-    result = layout_result(driver, states, wanted, plan, applied, module._diff)
+    pods = pods_in_the_way(host, plan, allocations)
+    result = layout_result(driver, states, wanted, plan, applied, module._diff, pods)
     return {**result, "changed": result["changed"] and not only_plan}
 
 
