@@ -47,8 +47,7 @@ class ActionModule(ActionBase):
         found = None if options.error_messages else self._probe(task_vars)
         if found is None:
             return None
-        result = unchanged(options.validated_parameters, found, self._task.diff)
-        return result and {**result, "invocation": {"module_args": options.validated_parameters}}
+        return unchanged(options.validated_parameters, found, self._task.diff)
 
     def _probe(self, task_vars: dict[str, Any]) -> dict[str, Any] | None:
         """What the probe found on the node; None where it cannot run."""
