@@ -79,6 +79,13 @@ options:
         way.
     type: bool
     default: false
+  drained_pods:
+    description:
+      - UIDs of pods that are known to be gone, although kubelet's device checkpoint may list them still. It
+        does so until the next pod gets a device.
+    type: list
+    elements: str
+    default: []
   minimum_driver:
     description:
       - The oldest driver that is accepted.
@@ -240,6 +247,28 @@ clients:
   sample:
     - gpu: 0
       clients: [process 4711 (python)]
+pods:
+  description:
+    - The pods that must go before the plan is carried out. They hold what it destroys, or a GPU whose MIG
+      mode it changes. If it resets a GPU, they are all pods that hold a GPU or MIG device of the node.
+    - Where O(destroy_in_use) is false, there are such pods only beside a reset of other GPUs than theirs.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - namespace: team-a
+      name: train
+      uid: 2f1d6ad5-8d0c-4a55-9f0f-0a52b2a4d4c1
+      container: main
+      resource: nvidia.com/mig-3g.20gb
+way_back:
+  description: A layout for O(layout) that asks for what was there before, of the GPUs that the plan touches.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - gpus: 0
+      profiles: {3g.20gb: 2}
 driver_version:
   description: Version of the NVIDIA driver.
   returned: success

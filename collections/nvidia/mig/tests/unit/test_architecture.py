@@ -44,7 +44,6 @@ IMPURE |= {"threading", "time", "urllib", "uuid"}
 PURE_KUBERNETES = ("charts", "labels", "node_features", "node_gpu", "selection", "settings", "sharing")
 PURE_KUBERNETES += ("strategy", "versions")
 BOOT = f"{ROOT}.module_utils.boot.program"
-PROBE = f"{ROOT}.modules.mig_probe"
 NODE_MODULES = ("mig_info", "mig_mode", "gpu_reset", "mig_layout")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 
@@ -192,8 +191,7 @@ def test_geometry_does_not_know_kubernetes():
 
 
 def test_one_room_imports_pynvml():
-    """And the probe, which is sent to the node alone."""
-    importers = {name for name in ALL if "pynvml" in outside(name)} - {PROBE}
+    importers = {name for name in ALL if "pynvml" in outside(name)}
     assert importers
     assert not [name for name in importers if not name.startswith(f"{UTILS}.nvml")]
 
@@ -212,9 +210,10 @@ def test_the_boot_time_program_does_without_ansible():
 
 
 def test_the_probe_stands_alone():
-    """Ansible's library is most of what a module costs on a node, and the probe is there to be cheap."""
-    assert outside(PROBE) <= set(sys.stdlib_module_names) | {"pynvml"}
-    assert not EDGES[PROBE]
+    """It is sent as it is. Ansible's library is most of what a module costs, and the probe is to be cheap."""
+    probe = f"{UTILS}.nvml.probe"
+    assert outside(probe) <= set(sys.stdlib_module_names) | {"pynvml"}
+    assert not EDGES[probe]
 
 
 def test_one_room_spells_kubernetes_names():

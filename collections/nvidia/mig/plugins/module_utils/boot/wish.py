@@ -50,4 +50,4 @@ def parse_wish(text: str, path: str) -> Dict[str, Any]:
     if (wish["layout"] is None) == (wish["config"] is None):
         raise InputError(f"{path} needs either layout or config", hint=_HINT)
     # Nothing that is in use is ever destroyed, whatever the last run was allowed.
-    return {**wish, "state": "present", "destroy_in_use": False}
+    return {**wish, "state": "present", "destroy_in_use": False, "drained_pods": []}

@@ -203,6 +203,11 @@ class Plan:
         return tuple(step for step in self.steps if isinstance(step, (SetMode, ResetGpu)))
 
     @property
+    def mode_changes(self) -> Tuple[int, ...]:
+        """Indexes of the GPUs whose MIG mode changes."""
+        return tuple(s.gpu for s in self.mode_steps if isinstance(s, ResetGpu) or not s.cancels)
+
+    @property
     def resets(self) -> Tuple[int, ...]:
         """Indexes of the GPUs that need a reset for their mode."""
         return tuple(s.gpu for s in self.mode_steps if isinstance(s, ResetGpu) or s.resets)

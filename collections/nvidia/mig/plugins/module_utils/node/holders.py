@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Iterable, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import ComputeInstance, GpuInstance
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import DestroyComputeInstance, Plan
 from ansible_collections.nvidia.mig.plugins.module_utils.node.kubelet import Allocations, Pod
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import GpuReading, HostReading
 
@@ -30,6 +31,31 @@ def pods_of(
         if (device.gpu_instance, device.compute_instance) == (gpu_instance, compute_instance)
         for pod in allocations.of(device.uuid)
     )
+
+
+def pods_in_the_way(host: HostReading, plan: Plan, allocations: Allocations) -> Tuple[Pod, ...]:
+    """The pods that must go before the plan is carried out, each once, in the order of their names.
+
+    Those that hold a MIG device that it destroys, or a GPU whose MIG mode it changes; and if it resets a GPU,
+    every pod that holds a device of this node, since GPUs that NVLink connects are reset together.
+    """
+    destroyed = {
+        (step.gpu, step.gpu_instance_id, step.id)
+        for step in plan.steps
+        if isinstance(step, DestroyComputeInstance)
+    }
+    switched = set(plan.mode_changes)
+    found = []
+    for gpu in host.gpus:
+        index = gpu.state.identity.index
+        if index in switched or plan.resets:
+            found += allocations.of(gpu.state.identity.uuid)
+        for device in gpu.mig_devices:
+            place = (index, device.gpu_instance, device.compute_instance)
+            if place in destroyed or index in switched or plan.resets:
+                found += allocations.of(device.uuid)
+    by_uid = {pod.uid: pod for pod in found}
+    return tuple(sorted(by_uid.values(), key=lambda pod: (pod.namespace, pod.name, pod.uid)))
 
 
 def _add(gpu: GpuReading, allocations: Allocations) -> GpuReading:

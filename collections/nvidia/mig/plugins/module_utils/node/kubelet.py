@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError
 
@@ -51,6 +51,13 @@ class Allocations:
 
     def of(self, uuid: str) -> Tuple[Pod, ...]:
         return self.pods.get(uuid, ())
+
+    def without(self, uids: Collection[str]) -> Allocations:
+        """The same without these pods."""
+        kept = {
+            device: tuple(pod for pod in pods if pod.uid not in uids) for device, pods in self.pods.items()
+        }
+        return Allocations({device: pods for device, pods in kept.items() if pods})
 
     @property
     def has_mig_devices(self) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -13,6 +14,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import Plan
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import outcome, plan_host
+from ansible_collections.nvidia.mig.plugins.module_utils.node.kubelet import Pod
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import HostReading
 
 
@@ -97,12 +99,14 @@ def layout_result(
     plan: Plan,
     applied: Applied,
     with_diff: bool,
+    pods: Sequence[Pod] = (),
 ) -> Dict[str, Any]:
     """What mig_layout returns; see there.
 
     Args:
         states: all GPUs as they were.
         applied: what was done, or is predicted.
+        pods: those in the way of the plan.
     """
     before, after = summaries(states, tuple(wanted)), summaries(applied.after, tuple(wanted))
     result: Dict[str, Any] = {
@@ -116,11 +120,28 @@ def layout_result(
         "reset_required": list(applied.pending),
         "in_use": [device.as_dict() for device in plan.in_use],
         "clients": clients_of(plan),
+        "pods": [pod.as_dict() for pod in pods],
+        "way_back": way_back(states, plan),
         "driver_version": driver,
     }
     if with_diff:
         result["diff"] = diff(before, after)
     return result
+
+
+def way_back(states: Sequence[GpuState], plan: Plan) -> List[Dict[str, Any]]:
+    """A layout that asks for what was on the GPUs that the plan touches, as ``layout`` takes it."""
+    entries: List[Dict[str, Any]] = []
+    for state in states:
+        index = state.identity.index
+        if index not in plan.gpus:
+            continue
+        if state.mig_current:
+            counts = Counter(str(device) for device in state.devices)
+            entries.append({"gpus": index, "profiles": dict(counts)})
+        else:
+            entries.append({"gpus": index, "mig": False})
+    return entries
 
 
 def summaries(states: Sequence[GpuState], indexes: Optional[Sequence[int]] = None) -> Dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, Mapping
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_host
 from ansible_collections.nvidia.mig.plugins.module_utils.node.apply import apply_plan
 from ansible_collections.nvidia.mig.plugins.module_utils.node.driver import check_minimum
-from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods
+from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods, pods_in_the_way
 from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import (
     Applied,
     check_clients,
@@ -38,7 +38,7 @@ def run_layout(
     """
     only_plan = params["state"] == "planned"
     entries = entries_from(params)
-    allocations = allocations_from(params)
+    allocations = allocations_from(params).without(params["drained_pods"])
     with open_nvml() as nvml:
         driver = nvml.driver_version()
         # First of all: an old driver may lack what comes next.
@@ -57,5 +57,6 @@ def run_layout(
             applied = apply_plan(nvml, reader, states, plan)
             if not applied.pending:
                 check_result(applied.after, wanted)
-    result = layout_result(driver, states, wanted, plan, applied, with_diff)
+    pods = pods_in_the_way(host, plan, allocations)
+    result = layout_result(driver, states, wanted, plan, applied, with_diff, pods)
     return {**result, "changed": result["changed"] and not only_plan}

@@ -1,7 +1,7 @@
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""mig_layout's answer for a host that is as wanted, from what mig_probe found. Pure.
+"""mig_layout's answer for a host that is as wanted, from what `nvml.probe` found. Pure.
 
 It answers only if there is nothing to do and nothing to complain about; else the module itself has to look.
 """
@@ -40,10 +40,8 @@ def unchanged(
 
     Args:
         params: mig_layout's options, validated.
-        probe: mig_probe's result.
+        probe: what `nvml.probe` found.
     """
-    if probe.get("failed") or "gpus" not in probe:
-        return None
     try:
         driver = probe["driver_version"]
         check_minimum(driver, params["minimum_driver"])

@@ -32,6 +32,7 @@ def layout_spec() -> Dict[str, Any]:
             "strategy": {"type": "str", "choices": list(STRATEGIES)},
             "state": {"type": "str", "choices": ["present", "planned"], "default": "present"},
             "destroy_in_use": {"type": "bool", "default": False},
+            "drained_pods": {"type": "list", "elements": "str", "default": []},
             "minimum_driver": {"type": "str", "default": MINIMUM},
         },
         "mutually_exclusive": [("layout", "config")],

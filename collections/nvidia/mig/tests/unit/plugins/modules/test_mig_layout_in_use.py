@@ -122,3 +122,39 @@ def test_whoever_uses_the_whole_gpu_blocks_its_mode(make_host, model):
     assert planned.clients == [{"gpu": 1, "clients": [f"process {pid} (python)", "pod team-b/infer"]}]
     assert host.layout({"gpus": 0, "profiles": {}}).complete
     assert not host.layout(OFF | {"gpus": 1}).changed
+
+
+def planned(host, *entries, **options):
+    """What a role asks before it drains."""
+    return host.layout(*entries, state="planned", destroy_in_use=True, **options)
+
+
+def names(result):
+    return [f"{pod['namespace']}/{pod['name']}" for pod in result.pods]
+
+
+def test_only_the_pods_of_what_is_destroyed_are_in_the_way(host):
+    host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
+    host.pod("team-b/other", device(host, 1, 0), "nvidia.com/mig-3g.20gb")
+    assert names(planned(host, HALVES)) == []
+    assert names(planned(host, SEVEN | {"gpus": 0})) == ["team-a/train"]
+    assert names(planned(host, SEVEN)) == ["team-a/train", "team-b/other"]
+    assert names(planned(host, {"gpus": 0, "profiles": {"3g.20gb": 1, "1g.5gb": 1}})) == []
+    # Turning MIG off resets the GPU, and with it perhaps its neighbours.
+    result = planned(host, OFF | {"gpus": 1})
+    assert names(result) == ["team-a/train", "team-b/other"]
+    assert result.way_back == [{"gpus": 1, "profiles": {"3g.20gb": 2}}]
+
+
+def test_a_drained_pod_does_not_count(host):
+    uid = host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
+    assert "team-a/train" in host.layout(SEVEN, fails=True).msg
+    assert names(planned(host, SEVEN, drained_pods=[uid])) == []
+    assert host.layout(SEVEN, drained_pods=[uid]).complete
+
+
+def test_the_way_back_leads_back(host):
+    before = host.gpus()
+    changed = host.layout(SEVEN | {"gpus": 0}, OFF | {"gpus": 1})
+    assert host.layout(*changed.way_back).complete
+    assert host.gpus() == before

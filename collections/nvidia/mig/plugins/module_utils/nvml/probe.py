@@ -1,117 +1,37 @@
-#!/usr/bin/python
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+"""A program: what MIG is like on this node, as JSON. It imports nothing but pynvml.
+
+The action of mig_layout sends it to a node as it is, to see whether the module has anything to do there: to
+load Ansible's library takes longer than to read eight GPUs. It reads modes, profiles and instances only, and
+ends with an error where it does not understand something. The module can say then what is wrong.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-module: mig_probe
-short_description: Tell in one light call what MIG is like on a node
-version_added: 0.1.0
-author: MIG provisioning toolkit maintainers (@nvidia)
-description:
-  - What M(nvidia.mig.mig_layout) asks first, to see whether a node is as wanted already. Of many nodes most
-    are, most of the time.
-  - It reads modes, profiles and instances only, and does without Ansible's Python library, which takes longer
-    to load on the node than all GPUs take to read.
-  - In a playbook use M(nvidia.mig.mig_info), which tells much more and says what is wrong if it cannot.
-requirements:
-  - nvidia-ml-py >= 11.525 on the node
-notes:
-  - It fails where it does not understand something, even if other modules do.
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in any mode.
-  diff_mode:
-    support: N/A
-    description: Changes nothing, so there is nothing to compare.
-options: {}
-seealso:
-  - module: nvidia.mig.mig_info
-  - module: nvidia.mig.mig_layout
-"""
-
-EXAMPLES = r"""
-- name: Read the bare facts
-  nvidia.mig.mig_probe:
-  become: true
-  register: probe
-"""
-
-RETURN = r"""
-driver_version:
-  description: Version of the NVIDIA driver.
-  returned: success
-  type: str
-  sample: 580.95.05
-gpus:
-  description: All GPUs, in the order of their index.
-  returned: success
-  type: list
-  elements: dict
-  contains:
-    uuid:
-      description: UUID of the GPU.
-      type: str
-      sample: GPU-07fc9e5f-b365-5770-bea9-0c03aee1945a
-    pci_bus_id:
-      description: PCI address.
-      type: str
-      sample: 00000000:07:00.0
-    pci_device_id:
-      description: NVML's number for device and vendor.
-      type: int
-      sample: 548409566
-    pci_subsystem_id:
-      description: NVML's number for the board.
-      type: int
-      sample: 343867614
-    product:
-      description: NVML's name.
-      type: str
-      sample: NVIDIA A100-SXM4-40GB
-    mig_mode:
-      description: >-
-        MIG mode as it is and as it will be after the next reset, 1 for enabled. Null for a GPU without MIG.
-      type: list
-      elements: int
-      sample: [1, 1]
-    profiles:
-      description: >-
-        The GPU instance profiles that the GPU offers. Of each its name, number, how many fit on an empty GPU,
-        memory in MiB and multiprocessors.
-      type: list
-      elements: list
-      sample: [[MIG 3g.20gb, 9, 2, 19968, 42]]
-    instances:
-      description: >-
-        The GPU instances. Of each its number, the number of its profile, start and size in memory slices, and
-        its compute instances, each with number, slices, first slice and number of its profile.
-      type: list
-      elements: list
-      sample: [[1, 9, 4, 4, [[0, 3, 0, 2]]]]
-"""
 
 import json
 import sys
 from ctypes import byref, c_uint
 
-# Because of these words Ansible sends this file as it is, not packed with its library, and puts the options
-# in their place.
-OPTIONS = r"""
-<<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>
-""".strip()
-
-NOT_SUPPORTED = 3
 INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
 # No driver has as many profiles; it ends a loop that NVML should end.
 MOST = 64
 
 
 def read(nvml):
-    """The module's result. Raises NVMLError, or another exception for what it does not understand."""
+    """What `node.unchanged` reads.
+
+    Returns:
+        ``driver_version``, and ``gpus`` in the order of their index: ``uuid``, ``pci_bus_id``, ``product``;
+        ``pci_device_id`` and ``pci_subsystem_id`` as NVML's numbers; ``mig_mode`` as [current, pending], None
+        for a GPU without MIG; ``profiles`` as [name, id, instances at most, MiB, multiprocessors];
+        ``instances`` as [id, profile id, start, size, [[id, slices, start, profile id], ...]].
+
+    Raises:
+        Exception: NVMLError, or whatever comes of something that it does not understand.
+    """
     nvml.nvmlInit()
     try:
         kinds = {}
@@ -219,19 +139,7 @@ def text(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
-def main():
-    try:
-        unknown = [name for name in json.loads(OPTIONS) if not name.startswith("_ansible_")]
-        if unknown:
-            raise ValueError(f"it has no options, but was given {', '.join(unknown)}")
-        import pynvml
+if __name__ == "__main__":
+    import pynvml
 
-        result = dict(read(pynvml), changed=False)
-    except Exception as error:  # whatever it is, another module can say it better
-        result = {"failed": True, "msg": f"cannot tell: {error}; use nvidia.mig.mig_info"}
-    sys.stdout.write(json.dumps(result) + "\n")
-
-
-# Without the options it is not Ansible that runs it.
-if __name__ == "__main__" and OPTIONS.startswith("{"):
-    main()
+    sys.stdout.write(json.dumps(read(pynvml)) + "\n")
