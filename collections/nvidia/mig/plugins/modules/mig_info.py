@@ -62,8 +62,8 @@ nvml_version:
 boot_restore:
   description:
     - How the layout was restored since the node was booted, by the program that the role
-      P(nvidia.mig.mig_boot#role) installs.
-    - Null if it has not run, as it is not installed, not enabled, or was installed after the boot.
+      P(nvidia.mig.mig_boot#role) installs. If it ran more than once, the last time counts.
+    - Null if it has not run.
   returned: success
   type: dict
   contains:
