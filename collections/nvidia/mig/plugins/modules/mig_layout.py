@@ -81,8 +81,10 @@ options:
     default: false
   drained_pods:
     description:
-      - UIDs of pods that are known to be gone, although kubelet's device checkpoint may list them still. It
-        does so until the next pod gets a device.
+      - UIDs of pods that have been drained, although kubelet's device checkpoint may list them still. It does
+        so until the next pod gets a device. They are in the way of nothing. V(*) stands for every pod.
+      - In check mode and with O(state=planned), they are going to be drained. Then the processes on their
+        devices are in the way of nothing either.
     type: list
     elements: str
     default: []
@@ -251,7 +253,7 @@ pods:
   description:
     - The pods that must go before the plan is carried out. They hold what it destroys, or a GPU whose MIG
       mode it changes. If it resets a GPU, they are all pods that hold a GPU or MIG device of the node.
-    - Where O(destroy_in_use) is false, there are such pods only beside a reset of other GPUs than theirs.
+    - To plan before a drain, set O(drained_pods) to V(*), drain these, and pass their C(uid) when applying.
   returned: success
   type: list
   elements: dict
@@ -293,10 +295,15 @@ from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_host
 from ansible_collections.nvidia.mig.plugins.module_utils.node.apply import apply_plan
 from ansible_collections.nvidia.mig.plugins.module_utils.node.driver import check_minimum
-from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods, pods_in_the_way
+from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import (
+    add_pods,
+    after_drain,
+    pods_in_the_way,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import (
     Applied,
     check_clients,
+    check_held,
     check_processes,
     check_result,
     future,
@@ -316,20 +323,26 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
     """Read, plan, and unless it is only to be predicted: apply and read again. Raises MigError."""
     params = module.params
     only_plan = params["state"] == "planned"
+    may_destroy, drained = params["destroy_in_use"], params["drained_pods"]
     entries = entries_from(params)
-    allocations = allocations_from(params).without(params["drained_pods"])
+    allocations = allocations_from(params)
     with open_nvml() as nvml:
         driver = nvml.driver_version()
         # First of all: an old driver may lack what comes next.
         check_minimum(driver, params["minimum_driver"])
         reader = Reader(nvml, mig_devices=allocations.has_mig_devices)
-        host = add_pods(reader.read(), allocations)
+        reading = reader.read()
+        # Drained pods count for the plan, which must be the same before and after they go.
+        host = add_pods(reading, allocations)
+        left = after_drain(reading, allocations, drained, only_plan or module.check_mode)
         states = host.states
         wanted = wanted_on(states, driver, entries, params)
-        plan = plan_host(states, wanted, params["destroy_in_use"])
-        if not (only_plan and params["destroy_in_use"]):
-            check_processes(host, plan)
-            check_clients(plan)
+        plan = plan_host(states, wanted, may_destroy or bool(drained))
+        if not may_destroy:
+            check_held(plan, left)
+        if not (only_plan and may_destroy):
+            check_processes(left, plan)
+            check_clients(plan, left)
         if only_plan or module.check_mode or not plan.changed:
             applied = Applied(plan.actions, future(states, plan))
         else:
