@@ -81,8 +81,10 @@ options:
     default: false
   drained_pods:
     description:
-      - UIDs of pods that are known to be gone, although kubelet's device checkpoint may list them still. It
-        does so until the next pod gets a device.
+      - UIDs of pods that have been drained, although kubelet's device checkpoint may list them still. It does
+        so until the next pod gets a device. They are in the way of nothing. V(*) stands for every pod.
+      - In check mode and with O(state=planned), they are going to be drained. Then the processes on their
+        devices are in the way of nothing either.
     type: list
     elements: str
     default: []
@@ -251,7 +253,7 @@ pods:
   description:
     - The pods that must go before the plan is carried out. They hold what it destroys, or a GPU whose MIG
       mode it changes. If it resets a GPU, they are all pods that hold a GPU or MIG device of the node.
-    - Where O(destroy_in_use) is false, there are such pods only beside a reset of other GPUs than theirs.
+    - To plan before a drain, set O(drained_pods) to V(*), drain these, and pass their C(uid) when applying.
   returned: success
   type: list
   elements: dict

@@ -128,9 +128,10 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
     allocations = allocations_from(params)
     with open_nvml() as nvml:
         reader = Reader(nvml, mig_devices=allocations.has_mig_devices)
-        states = add_pods(reader.read(), allocations).states
+        host = add_pods(reader.read(), allocations)
+        states = host.states
         plan = plan_mode(params["gpus"], states, params["enabled"])
-        check_clients(plan)
+        check_clients(plan, host)
         if module.check_mode or not plan.changed:
             applied = Applied(plan.actions, future(states, plan))
         else:

@@ -40,6 +40,7 @@ __all__ = [
     "DestroyGpuInstance",
     "GpuInstance",
     "GpuState",
+    "IN_USE_HINT",
     "InUse",
     "Plan",
     "ResetGpu",
@@ -52,7 +53,7 @@ __all__ = [
     "plan_restore",
 ]
 
-_IN_USE_HINT = "drain its pods or end the processes; or set destroy_in_use to true to destroy it all the same"
+IN_USE_HINT = "drain its pods or end the processes; or set destroy_in_use to true to destroy it all the same"
 
 
 def plan_gpu(state: GpuState, wanted: GpuLayout, destroy_in_use: bool = False) -> Tuple[Step, ...]:
@@ -285,7 +286,7 @@ def _in_use_error(state: GpuState, steps: Sequence[Step], held: Sequence[InUse])
         text += f"; it would be lost as MIG mode is to be {'enabled' if mode.enabled else 'disabled'}"
         if state.clients:
             text += f"; GPU {index} itself is used by {', '.join(state.clients)}"
-    return InUseError(text, hint=_IN_USE_HINT, details={"in_use": [device.as_dict() for device in held]})
+    return InUseError(text, hint=IN_USE_HINT, details={"in_use": [device.as_dict() for device in held]})
 
 
 def _changes_mode(steps: Sequence[Step]) -> bool:

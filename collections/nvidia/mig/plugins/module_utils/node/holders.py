@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterable, Tuple
+from typing import Collection, Iterable, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import ComputeInstance, GpuInstance
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import DestroyComputeInstance, Plan
@@ -19,6 +19,22 @@ def add_pods(host: HostReading, allocations: Allocations) -> HostReading:
     if not allocations.pods:
         return host
     return HostReading(tuple(_add(gpu, allocations) for gpu in host.gpus))
+
+
+def after_drain(
+    host: HostReading, allocations: Allocations, drained: Collection[str], predicted: bool
+) -> HostReading:
+    """The host with the pods that are left once some are drained.
+
+    Args:
+        host: as read, without pods.
+        drained: UIDs; ``*`` for every pod.
+        predicted: they still run. Then processes on their devices are taken for theirs, and go with them.
+    """
+    gone, left = allocations.split(drained)
+    if predicted and gone.pods:
+        host = HostReading(tuple(_without_processes(gpu, gone) for gpu in host.gpus))
+    return add_pods(host, left)
 
 
 def pods_of(
@@ -56,6 +72,34 @@ def pods_in_the_way(host: HostReading, plan: Plan, allocations: Allocations) -> 
                 found += allocations.of(device.uuid)
     by_uid = {pod.uid: pod for pod in found}
     return tuple(sorted(by_uid.values(), key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+
+
+def _without_processes(gpu: GpuReading, gone: Allocations) -> GpuReading:
+    state = gpu.state
+    places = {
+        (device.gpu_instance, device.compute_instance) for device in gpu.mig_devices if gone.of(device.uuid)
+    }
+
+    def freed(instance: GpuInstance) -> GpuInstance:
+        computes = tuple(
+            replace(compute, holders=()) if (instance.id, compute.id) in places else compute
+            for compute in instance.compute_instances
+        )
+        return replace(instance, compute_instances=computes)
+
+    return replace(
+        gpu,
+        state=replace(
+            state,
+            instances=tuple(freed(instance) for instance in state.instances),
+            clients=() if gone.of(state.identity.uuid) else state.clients,
+        ),
+        processes=tuple(
+            process
+            for process in gpu.processes
+            if (process.gpu_instance, process.compute_instance) not in places
+        ),
+    )
 
 
 def _add(gpu: GpuReading, allocations: Allocations) -> GpuReading:

@@ -52,12 +52,15 @@ class Allocations:
     def of(self, uuid: str) -> Tuple[Pod, ...]:
         return self.pods.get(uuid, ())
 
-    def without(self, uids: Collection[str]) -> Allocations:
-        """The same without these pods."""
-        kept = {
-            device: tuple(pod for pod in pods if pod.uid not in uids) for device, pods in self.pods.items()
-        }
-        return Allocations({device: pods for device, pods in kept.items() if pods})
+    def split(self, uids: Collection[str]) -> Tuple[Allocations, Allocations]:
+        """Those of these pods (``*`` among them: of every pod), and those of the others."""
+        own: Dict[str, Tuple[Pod, ...]] = {}
+        others: Dict[str, Tuple[Pod, ...]] = {}
+        for device, pods in self.pods.items():
+            for pod in pods:
+                part = own if "*" in uids or pod.uid in uids else others
+                part[device] = (*part.get(device, ()), pod)
+        return Allocations(own), Allocations(others)
 
     @property
     def has_mig_devices(self) -> bool:

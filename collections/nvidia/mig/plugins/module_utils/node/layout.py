@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, InUseError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import GpuLayout
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import Plan
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import outcome, plan_host
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import InUse, Plan
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import (
+    IN_USE_HINT,
+    outcome,
+    plan_host,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.node.kubelet import Pod
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import HostReading
 
@@ -34,18 +38,45 @@ class Applied:
     pending: Tuple[int, ...] = ()
 
 
-def check_clients(plan: Plan) -> None:
+def check_held(plan: Plan, left: HostReading) -> None:
+    """Refuse to destroy what is held by anyone on ``left``, the host after a drain.
+
+    Raises:
+        InUseError: names the MIG devices and who holds them.
+    """
+    still = {
+        (gpu.state.identity.index, instance.placement, who)
+        for gpu in left.gpus
+        for instance in gpu.state.instances
+        for holders in (instance.holders, *(compute.holders for compute in instance.compute_instances))
+        for who in holders
+    }
+    held = _held_by(plan, lambda device, who: (device.gpu, device.placement, who) in still)
+    if held:
+        raise InUseError(
+            "; ".join(map(str, held)),
+            hint=IN_USE_HINT,
+            details={"in_use": [device.as_dict() for device in held]},
+        )
+
+
+def check_clients(plan: Plan, left: HostReading) -> None:
     """Refuse to change the MIG mode of a GPU that someone uses: it would stay pending, or the GPU unusable.
+
+    Args:
+        left: the host as it is, or after a drain.
 
     Raises:
         InUseError: names the GPUs and who uses them.
     """
-    if plan.clients:
-        text = "; ".join(f"GPU {index} is used by {', '.join(who)}" for index, who in plan.clients.items())
+    now = {gpu.state.identity.index: gpu.state.clients for gpu in left.gpus}
+    clients = {index: now[index] for index in plan.clients if now[index]}
+    if clients:
+        text = "; ".join(f"GPU {index} is used by {', '.join(who)}" for index, who in clients.items())
         raise InUseError(
             f"MIG mode cannot change while the GPU is in use: {text}",
             hint="drain its pods or end the processes",
-            details={"clients": clients_of(plan)},
+            details={"clients": clients_of(clients)},
         )
 
 
@@ -56,11 +87,7 @@ def check_processes(host: HostReading, plan: Plan) -> None:
         InUseError: names the MIG devices and the processes.
     """
     running = {(gpu.state.identity.index, str(process)) for gpu in host.gpus for process in gpu.processes}
-    held = [
-        replace(device, holders=tuple(who for who in device.holders if (device.gpu, who) in running))
-        for device in plan.in_use
-    ]
-    held = [device for device in held if device.holders]
+    held = _held_by(plan, lambda device, who: (device.gpu, who) in running)
     if held:
         raise InUseError(
             f"NVML does not destroy a MIG device with running processes: {'; '.join(map(str, held))}",
@@ -69,9 +96,18 @@ def check_processes(host: HostReading, plan: Plan) -> None:
         )
 
 
-def clients_of(plan: Plan) -> List[Dict[str, Any]]:
+def _held_by(plan: Plan, holds: Callable[[InUse, str], bool]) -> List[InUse]:
+    """What the plan destroys although somebody holds it, of whom ``holds`` is true."""
+    held = [
+        replace(device, holders=tuple(who for who in device.holders if holds(device, who)))
+        for device in plan.in_use
+    ]
+    return [device for device in held if device.holders]
+
+
+def clients_of(clients: Mapping[int, Sequence[str]]) -> List[Dict[str, Any]]:
     """Who uses the GPUs whose mode changes, as plain data."""
-    return [{"gpu": index, "clients": list(who)} for index, who in plan.clients.items()]
+    return [{"gpu": index, "clients": list(who)} for index, who in clients.items()]
 
 
 def check_result(after: Sequence[GpuState], wanted: Mapping[int, GpuLayout]) -> None:
@@ -119,7 +155,7 @@ def layout_result(
         "complete": not applied.pending,
         "reset_required": list(applied.pending),
         "in_use": [device.as_dict() for device in plan.in_use],
-        "clients": clients_of(plan),
+        "clients": clients_of(plan.clients),
         "pods": [pod.as_dict() for pod in pods],
         "way_back": way_back(states, plan),
         "driver_version": driver,

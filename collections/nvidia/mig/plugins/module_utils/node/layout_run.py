@@ -10,10 +10,15 @@ from typing import Any, Dict, Mapping
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_host
 from ansible_collections.nvidia.mig.plugins.module_utils.node.apply import apply_plan
 from ansible_collections.nvidia.mig.plugins.module_utils.node.driver import check_minimum
-from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods, pods_in_the_way
+from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import (
+    add_pods,
+    after_drain,
+    pods_in_the_way,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import (
     Applied,
     check_clients,
+    check_held,
     check_processes,
     check_result,
     future,
@@ -37,20 +42,26 @@ def run_layout(
         MigError: what stands in the way, or what NVML refused.
     """
     only_plan = params["state"] == "planned"
+    may_destroy, drained = params["destroy_in_use"], params["drained_pods"]
     entries = entries_from(params)
-    allocations = allocations_from(params).without(params["drained_pods"])
+    allocations = allocations_from(params)
     with open_nvml() as nvml:
         driver = nvml.driver_version()
         # First of all: an old driver may lack what comes next.
         check_minimum(driver, params["minimum_driver"])
         reader = Reader(nvml, mig_devices=allocations.has_mig_devices)
-        host = add_pods(reader.read(), allocations)
+        reading = reader.read()
+        # Drained pods count for the plan, which must be the same before and after they go.
+        host = add_pods(reading, allocations)
+        left = after_drain(reading, allocations, drained, only_plan or check_mode)
         states = host.states
         wanted = wanted_on(states, driver, entries, params)
-        plan = plan_host(states, wanted, params["destroy_in_use"])
-        if not (only_plan and params["destroy_in_use"]):
-            check_processes(host, plan)
-            check_clients(plan)
+        plan = plan_host(states, wanted, may_destroy or bool(drained))
+        if not may_destroy:
+            check_held(plan, left)
+        if not (only_plan and may_destroy):
+            check_processes(left, plan)
+            check_clients(plan, left)
         if only_plan or check_mode or not plan.changed:
             applied = Applied(plan.actions, future(states, plan))
         else:

@@ -149,7 +149,6 @@ def test_only_the_pods_of_what_is_destroyed_are_in_the_way(host):
 def test_a_drained_pod_does_not_count(host):
     uid = host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
     assert "team-a/train" in host.layout(SEVEN, fails=True).msg
-    assert names(planned(host, SEVEN, drained_pods=[uid])) == []
     assert host.layout(SEVEN, drained_pods=[uid]).complete
 
 
@@ -158,3 +157,51 @@ def test_the_way_back_leads_back(host):
     changed = host.layout(SEVEN | {"gpus": 0}, OFF | {"gpus": 1})
     assert host.layout(*changed.way_back).complete
     assert host.gpus() == before
+
+
+def test_planning_with_a_drain_spares_what_is_in_use(make_host):
+    """Whether pods may be drained does not change which instances go."""
+    host = make_host(A100, 1)
+    host.layout({"gpus": 0, "profiles": {"1g.5gb": 7}})
+    for start in (0, 1, 2):
+        host.pod(f"team-a/train-{start}", device(host, 0, start), "nvidia.com/mig-1g.5gb")
+    wanted = {"gpus": 0, "profiles": {"3g.20gb": 1, "1g.5gb": 3}}
+    without = host.layout(wanted, state="planned")
+    with_drain = host.layout(wanted, state="planned", drained_pods=["*"])
+    assert without.plan == with_drain.plan
+    assert names(with_drain) == []
+
+
+def test_a_drain_that_is_planned_takes_the_pods_processes_along(host):
+    [instance] = [i for i in host.node.read()["gpus"][0]["instances"] if i["placement"]["start"] == 4]
+    uid = host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
+    pid = host.process(0, instance["id"], 0)
+    result = host.layout(SEVEN, state="planned", drained_pods=["*"])
+    assert names(result) == ["team-a/train"]
+    assert host.layout(SEVEN, check=True, drained_pods=[uid]).plan == result.plan
+    # When it has been drained, they are gone. One that is there is somebody else's.
+    assert f"process {pid}" in host.layout(SEVEN, fails=True, drained_pods=[uid]).msg
+    host.end_processes()
+    done = host.layout(SEVEN, drained_pods=[uid])
+    assert done.plan == result.plan
+
+
+def test_a_drain_does_not_help_against_processes_of_nobody(host):
+    host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
+    pid = hold(host)
+    msg = host.layout(SEVEN, state="planned", drained_pods=["*"], fails=True).msg
+    assert f"process {pid}" in msg
+    assert "train" not in msg
+    msg = host.layout(OFF, state="planned", drained_pods=["*"], fails=True).msg
+    assert f"process {pid}" in msg
+
+
+def test_a_drained_pod_may_hold_a_whole_gpu(make_host):
+    host = make_host(A100, 2)
+    uid = host.pod("team-b/infer", host.node.read()["gpus"][1]["uuid"])
+    host.process(1)
+    wanted = {"gpus": "all", "profiles": {"3g.20gb": 2}}
+    assert "team-b/infer" in host.layout(wanted, state="planned", fails=True).msg
+    assert names(host.layout(wanted, state="planned", drained_pods=["*"])) == ["team-b/infer"]
+    host.end_processes()
+    assert host.layout(wanted, drained_pods=[uid]).complete
