@@ -41,7 +41,17 @@ IMPURE |= {
     "tempfile",
 }
 IMPURE |= {"threading", "time", "urllib", "uuid"}
-PURE_KUBERNETES = ("charts", "labels", "node_gpu", "selection", "settings", "sharing", "strategy", "versions")
+PURE_KUBERNETES = (
+    "charts",
+    "hold",
+    "labels",
+    "node_gpu",
+    "selection",
+    "settings",
+    "sharing",
+    "strategy",
+    "versions",
+)
 NODE_MODULES = ("mig_info", "mig_mode", "gpu_reset", "mig_layout")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 

@@ -53,7 +53,10 @@ __all__ = [
     "plan_restore",
 ]
 
-IN_USE_HINT = "drain its pods or end the processes; or set destroy_in_use to true to destroy it all the same"
+IN_USE_HINT = (
+    "drain its pods, as the role does with mig_drain: true, or end the processes; "
+    "or set destroy_in_use to true to destroy it all the same"
+)
 
 
 def plan_gpu(state: GpuState, wanted: GpuLayout, destroy_in_use: bool = False) -> Tuple[Step, ...]:
