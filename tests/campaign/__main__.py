@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -19,25 +20,38 @@ from campaign.task import FULL, SHORT, Task  # noqa: E402
 
 def main() -> int:
     """Run what the command line says; 1 if an invariant does not hold."""
-    options = _options()
+    parser = _parser()
+    options = parser.parse_args()
     size = SHORT if options.short else FULL
     if options.case:
-        kind, model, number, *fault = options.case.split("/", 3)
-        todo, only = [Task(kind, model, int(number), options.seed)], "".join(fault)
+        todo, only = _one(parser, options.case, options.seed)
+        # Which faults there are must not depend on the size.
+        tally = run_all(todo, FULL, 1, only=only)
+        if not tally.cases:
+            parser.error(f"--case {options.case}: with seed {options.seed} there is no such case")
     else:
-        todo, only = tasks(options.model or MIG_GPUS, options.kind or list(KINDS), size, options.seed), ""
-    tally = run_all(todo, size, options.jobs, only=only, progress=not options.case)
+        todo = tasks(options.model or MIG_GPUS, options.kind or list(KINDS), size, options.seed)
+        tally = run_all(todo, size, options.jobs, progress=True)
     if options.json:
-        print(json.dumps(tally.as_dict(), indent=2))
+        print(json.dumps({"seed": options.seed, **tally.as_dict()}, indent=2))
     else:
         print(tally.table())
-        print(f"{tally.wall:.0f} s on {options.jobs} cores, seed {options.seed}")
+        print(f"{tally.wall:.0f} s, {options.jobs} at a time, seed {options.seed}")
     for broken in tally.broken:
-        print(f"\n{broken.case}: {broken.outcome}\n  {broken.text}", file=sys.stderr)
+        again = shlex.join(["tests/campaign", "--seed", str(options.seed), "--case", broken.case])
+        print(f"\n{broken.outcome}: {broken.case}\n  {broken.text}\n  again: python {again}", file=sys.stderr)
     return 1 if tally.broken else 0
 
 
-def _options() -> argparse.Namespace:
+def _one(parser: argparse.ArgumentParser, name: str, seed: int) -> tuple[list[Task], str]:
+    """The task of a case, and its fault."""
+    kind, model, number, fault = [*name.split("/", 3), "", "", ""][:4]
+    if kind not in KINDS or model not in MIG_GPUS or not number.isdigit():
+        parser.error(f"--case {name}: it reads like kill/{MIG_GPUS[0]}/0/nvmlGpuInstanceDestroy:1:during")
+    return [Task(kind, model, int(number), seed)], fault
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tests/campaign",
         description="Runs mig_layout, mig_mode and gpu_reset on simulated GPUs: from every layout to every "
@@ -53,7 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     parser.add_argument("--json", action="store_true", help="the figure as JSON")
     parser.add_argument("--case", metavar="NAME", help="one case, by the name that it was reported with")
-    return parser.parse_args()
+    return parser
 
 
 if __name__ == "__main__":

@@ -88,11 +88,18 @@ class Picture:
 
 @dataclass
 class Bench:
-    """One node of a case."""
+    """One node of a task.
+
+    Args:
+        held: MIG devices that somebody holds.
+        options: further ones for the module.
+        recovered: the shapes from which it was seen that the command comes to its end.
+    """
 
     host: Host
     held: list[Held] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    recovered: set[str] = field(default_factory=set)
 
     def look(self) -> Picture:
         return Picture(self.host.node.read()["gpus"])

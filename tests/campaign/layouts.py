@@ -96,13 +96,13 @@ def arranged(model: str, layout: Layout, rng: random.Random) -> list[Place]:
     if rng.random() < 0.5:
         for _ in range(10):
             taken, found = 0, []
-            for place_ in rng.sample(places, len(places)):
-                free = [p for p in offer.find(place_.profile).placements if not p.mask & taken]
+            for one in rng.sample(places, len(places)):
+                free = [p for p in offer.find(one.profile).placements if not p.mask & taken]
                 if not free:
                     break
                 chosen = rng.choice(free)
                 taken |= chosen.mask
-                found.append(Place(place_.profile, chosen.start, place_.computes))
+                found.append(Place(one.profile, chosen.start, one.computes))
             else:
                 places = found
                 break

@@ -64,7 +64,7 @@ class Tally:
     def rows(self) -> list[dict[str, Any]]:
         """One for each model and kind, and the sum."""
         order = list(KINDS)
-        found = [
+        found: list[dict[str, Any]] = [
             {"model": model, "kind": kind, **{head: row[head] for head in HEADS[2:]}}
             for (model, kind), row in sorted(
                 self.counts.items(), key=lambda item: (item[0][0], order.index(item[0][1]))
@@ -114,17 +114,17 @@ def run_all(
         progress: tell now and then on stderr how far it is.
     """
     tally, began, told = Tally(), time.monotonic(), 0.0
+    left = Counter(task.kind for task in todo)
     with ProcessPoolExecutor(jobs, initializer=_start, initargs=(prelude,)) as pool:
-        chunks = _chunks(todo)
-        for number, future in enumerate(
-            as_completed([pool.submit(_work, chunk, size, only) for chunk in chunks]), 1
-        ):
-            for result in future.result():
-                tally.add(*result)
+        for future in as_completed([pool.submit(_work, chunk, size, only) for chunk in _chunks(todo)]):
+            for task, verdicts, seconds in future.result():
+                tally.add(task, verdicts, seconds)
+                left[task.kind] -= 1
             tally.wall = time.monotonic() - began
-            if progress and (tally.wall - told > 10 or number == len(chunks)):
+            if progress and tally.wall - told > 10:
                 told = tally.wall
-                done = f"{number / len(chunks):4.0%}  {tally.cases} cases, {len(tally.broken)} broken"
+                to_do = ", ".join(f"{number} {kind}" for kind, number in left.items() if number)
+                done = f"{tally.cases} cases, {len(tally.broken)} broken; left: {to_do or 'none'}"
                 print(f"{tally.wall:5.0f} s  {done}", file=sys.stderr, flush=True)
     return tally
 

@@ -17,7 +17,7 @@ class Size:
         pairs: of layouts; all of them, if there are no more.
         sweeps: transitions that meet every fault, of each kind.
         calls: for how many of the calls of each function that only reads; 0: all of them.
-        codes: error codes for each call; 0: all of them.
+        codes: error codes for each call that changes a GPU; 0: all of them.
     """
 
     pairs: int

@@ -21,12 +21,12 @@ from campaign.judge import (
     Job,
     attempt,
     check_changed,
-    check_converges,
     check_held,
+    check_recovers,
     layout_job,
 )
 from campaign.kinds.converge import mode_change
-from campaign.kinds.sweeps import READ_CODES, calls_of, name_of
+from campaign.kinds.sweeps import NEVER_FAIL, READ_CODES, calls_of, name_of
 from campaign.layouts import Layout, layouts
 from campaign.task import Case, Kind, Size, Task
 
@@ -57,7 +57,7 @@ def cases(server: Server, task: Task, size: Size) -> Iterator[Case]:
             result = obstacle(bench, job)
             _clear(bench)
             done = result.rc == 0 and job.is_done(bench.look())
-            check_converges(bench, job)
+            check_recovers(bench, job)
             return CONVERGED if done or result.rc < 0 else REPORTED
 
         for name, obstacle in _obstacles(bench, job, start, size, task.rng):
@@ -79,7 +79,7 @@ def _obstacles(
         bench.host.reset_calls()
         _reset(bench)
         for function, count in bench.host.calls().items():
-            if not function.startswith("nvml") or function in ("nvmlShutdown", "nvmlErrorString"):
+            if not function.startswith("nvml") or function in NEVER_FAIL:
                 continue
             for nth in calls_of(count, size.calls or 4, rng):
                 for what in ({"kill": "before"}, {"code": rng.choice(READ_CODES)}):
