@@ -25,7 +25,7 @@ def main() -> int:
     size = SHORT if options.short else FULL
     if options.case:
         todo, only = _one(parser, options.case, options.seed)
-        # Which faults there are must not depend on the size.
+        # The long form has every case of the short one.
         tally = run_all(todo, FULL, 1, only=only)
         if not tally.cases:
             parser.error(f"--case {options.case}: with seed {options.seed} there is no such case")

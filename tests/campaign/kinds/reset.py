@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from campaign.judge import (
     layout_job,
 )
 from campaign.kinds.converge import mode_change
-from campaign.kinds.sweeps import NEVER_FAIL, READ_CODES, calls_of, name_of
+from campaign.kinds.sweeps import NEVER_FAIL, calls_of, name_of, read_code
 from campaign.layouts import Layout, layouts
 from campaign.task import Case, Kind, Size, Task
 
@@ -60,15 +59,16 @@ def cases(server: Server, task: Task, size: Size) -> Iterator[Case]:
             check_recovers(bench, job)
             return CONVERGED if done or result.rc < 0 else REPORTED
 
-        for name, obstacle in _obstacles(bench, job, start, size, task.rng):
+        for name, obstacle in _obstacles(bench, job, start, size, task):
             yield Case(name, len(held), partial(meet, obstacle))
 
 
 def _obstacles(
-    bench: Bench, job: Job, start: Path, size: Size, rng: random.Random
+    bench: Bench, job: Job, start: Path, size: Size, task: Task
 ) -> Iterator[tuple[str, Callable[[Bench, Job], Result]]]:
     for kind in ("open", "compute", "graphics"):
         yield f"client:{kind}", _with_client(kind)
+    rng = task.rng
     bench.host.restore(start)
     attempt(bench, job)
     if bench.look().pending:
@@ -81,8 +81,8 @@ def _obstacles(
         for function, count in bench.host.calls().items():
             if not function.startswith("nvml") or function in NEVER_FAIL:
                 continue
-            for nth in calls_of(count, size.calls or 4, rng):
-                for what in ({"kill": "before"}, {"code": rng.choice(READ_CODES)}):
+            for nth in calls_of(count, size.calls, rng):
+                for what in ({"kill": "before"}, {"code": read_code(task, function, nth)}):
                     fault = {"nth": nth, **what}
                     yield name_of(function, fault), _with_fault(function, fault)
 

@@ -67,26 +67,31 @@ class Sweep:
 def kills(server: Server, task: Task, size: Size) -> Iterator[Case]:
     """mig_layout killed at every call; before, during and after those that change a GPU."""
     with _layouts(server, task) as sweep:
-        yield from _cases(sweep, _kills(sweep, size, task.rng))
+        yield from _cases(sweep, _kills(sweep, size, task))
 
 
 def errors(server: Server, task: Task, size: Size) -> Iterator[Case]:
     """Every error at every call of mig_layout that changes a GPU, once or always; one where it reads."""
     with _layouts(server, task) as sweep:
-        yield from _cases(sweep, _errors(sweep, size, task.rng))
+        yield from _cases(sweep, _errors(sweep, size, task))
 
 
 def modes(server: Server, task: Task, size: Size) -> Iterator[Case]:
     """Both with mig_mode."""
     with _modes(server, task) as sweep:
-        yield from _cases(sweep, _kills(sweep, size, task.rng))
-        yield from _cases(sweep, _errors(sweep, size, task.rng))
+        yield from _cases(sweep, _kills(sweep, size, task))
+        yield from _cases(sweep, _errors(sweep, size, task))
 
 
 def calls_of(count: int, most: int, rng: random.Random) -> list[int]:
     """Which of ``count`` calls: all, or ``most`` of them."""
     every = range(1, count + 1)
     return list(every) if not most or count <= most else sorted(rng.sample(every, most))
+
+
+def read_code(task: Task, function: str, nth: int) -> int:
+    """The error that this call meets, whatever else is tried."""
+    return random.Random(f"{task.seed}/{task.name}/{function}/{nth}").choice(READ_CODES)
 
 
 def name_of(function: str, fault: dict[str, Any]) -> str:
@@ -100,7 +105,8 @@ def _cases(sweep: Sweep, faults: Iterator[Fault]) -> Iterator[Case]:
         yield Case(name_of(function, fault), len(sweep.held), partial(sweep.meet, function, fault))
 
 
-def _kills(sweep: Sweep, size: Size, rng: random.Random) -> Iterator[Fault]:
+def _kills(sweep: Sweep, size: Size, task: Task) -> Iterator[Fault]:
+    rng = task.rng
     for function, count in sweep.calls.items():
         changes = function in CHANGING
         for nth in calls_of(count, 0 if changes else size.calls, rng):
@@ -108,14 +114,15 @@ def _kills(sweep: Sweep, size: Size, rng: random.Random) -> Iterator[Fault]:
                 yield function, {"nth": nth, "kill": moment}
 
 
-def _errors(sweep: Sweep, size: Size, rng: random.Random) -> Iterator[Fault]:
+def _errors(sweep: Sweep, size: Size, task: Task) -> Iterator[Fault]:
+    rng = task.rng
     for function, count in sweep.calls.items():
         changes = function in CHANGING
         if function in NEVER_FAIL:
             continue
         for nth in calls_of(count, 0 if changes else size.calls, rng):
-            codes = rng.sample(CODES, size.codes or len(CODES)) if changes else [rng.choice(READ_CODES)]
-            for code in codes:
+            some = rng.sample(CODES, size.codes or len(CODES))
+            for code in some if changes else [read_code(task, function, nth)]:
                 for times in (1, 0):
                     yield function, {"nth": nth, "code": code, "times": times}
 
