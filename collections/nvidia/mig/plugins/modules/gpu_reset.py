@@ -132,6 +132,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.node.reset import (
     read_outcome,
     reset_argv,
     to_reset,
+    unreadable,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.platform import minor_number
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
@@ -158,8 +159,11 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
     output = (out + err).strip()
     held = device_holders(minor for minor in minors.values() if minor is not None) if rc else {}
     holders = {index: held.get(minor, []) for index, minor in minors.items() if minor is not None}
-    with open_nvml() as nvml:
-        after = Reader(nvml).read().states
+    try:
+        with open_nvml() as nvml:
+            after = Reader(nvml).read().states
+    except MigError as error:
+        raise unreadable(chosen, rc, output, error) from error
     outcome = read_outcome(chosen, after, rc, output, holders)
     done = [state for state in chosen if state.identity.index in outcome.reset]
     pending = [state for state in to_reset("pending", after) if state.identity.index in outcome.reset]
