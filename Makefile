@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 LIMIT ?= dgx
 
-.PHONY: help demo test lint sanity unit molecule lab fresh down clean
+.PHONY: help demo test lint sanity unit campaign molecule lab fresh down clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -47,6 +47,9 @@ unit: $(VENV)/.ready-test ## tests, on the simulated NVML and a real Kubernetes 
 	@echo "==> The programs of the lab's Kubernetes API (built once, which takes some minutes)"
 	-mig-lab cluster binaries
 	pytest
+
+campaign: $(VENV)/.ready-test ## the long form of the fault campaign, about an hour
+	python tests/campaign
 
 molecule: $(VENV)/.ready-test ## the roles in containers (needs podman)
 	tools/molecule.sh

@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "collections"))
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InfeasibleError
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Catalog, OfferedProfile
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Catalog
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.entries import GpuLayout
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.placement import limit_reason, place
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import (
@@ -37,27 +37,12 @@ from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.geometry.sup
     MIG_GPUS,
     catalog,
     instance,
+    multisets,
     profiles,
     state,
 )
 
 ROUNDS = 3
-
-
-def multisets(offer: Catalog) -> Iterator[tuple[Profile, ...]]:
-    """All multisets within each profile's limit and the GPU's compute slices, but the empty one."""
-    most = max(o.profile.compute_slices for o in offer.profiles)
-
-    def grow(kinds: tuple[OfferedProfile, ...], slices: int) -> Iterator[tuple[Profile, ...]]:
-        if not kinds:
-            yield ()
-            return
-        profile = kinds[0].profile
-        for count in range(min(kinds[0].max_instances, slices // profile.compute_slices) + 1):
-            for rest in grow(kinds[1:], slices - count * profile.compute_slices):
-                yield (profile,) * count + rest
-
-    return (wanted for wanted in grow(offer.profiles, most) if wanted)
 
 
 class Driver:

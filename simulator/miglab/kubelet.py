@@ -45,10 +45,19 @@ def allocations(checkpoint: Path, pods: Path) -> list[dict[str, Any]]:
 
 
 def allocate(
-    checkpoint: Path, pods: Path, pod: str, resource: str, device: str, container: str = "main"
+    checkpoint: Path,
+    pods: Path,
+    pod: str,
+    resource: str,
+    device: str,
+    container: str = "main",
+    uid: str = "",
 ) -> str:
-    """Give a device to a pod, as kubelet does when it admits the pod; returns the pod's uid."""
-    uid = _pod_uid(pods, pod) or str(uuid.uuid4())
+    """Give a device to a pod, as kubelet does when it admits the pod; returns the pod's uid.
+
+    ``uid`` is the pod's in the Kubernetes API; by default a new one, of a pod that only kubelet knows.
+    """
+    uid = uid or _pod_uid(pods, pod) or str(uuid.uuid4())
     namespace, name = pod.split("/")
     (pods / f"{namespace}_{name}_{uid}" / container).mkdir(parents=True, exist_ok=True)
 

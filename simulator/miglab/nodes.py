@@ -88,6 +88,7 @@ def _register_workload(subparsers: Any) -> None:
     parser.add_argument("--pid", type=int, default=0, help="default: a number that no real process has")
     parser.add_argument("--memory", type=int, default=1024, metavar="MIB", help="default: %(default)s")
     parser.add_argument("--idle", action="store_true", help="the pod holds the device, no process runs on it")
+    parser.add_argument("--managed", action="store_true", help="the pod is a Job's in the lab's cluster")
     parser.set_defaults(run=_workload_add)
     parser = commands.add_parser("remove", help="end the processes and pods that fit; all without options")
     parser.add_argument("node")
@@ -211,6 +212,7 @@ def _workload_add(arguments: argparse.Namespace) -> int:
         pid=arguments.pid,
         memory_mib=arguments.memory,
         idle=arguments.idle,
+        managed=arguments.managed,
     )
     what = f"process {pid} ({arguments.process}) runs" if pid else f"pod {arguments.pod} holds a device"
     say(f"{arguments.node}: {what} on GPU {arguments.gpu}")

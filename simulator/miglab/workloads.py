@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from miglab import control, fleet, kubelet, paths
+from miglab.api import Api, ApiError
 from miglab.console import LabError
 
 _POD = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -23,12 +24,14 @@ def add(
     pid: int = 0,
     memory_mib: int = 1024,
     idle: bool = False,
+    managed: bool = False,
 ) -> int:
     """A compute process on a MIG device, or on the whole GPU (``instance`` None). Returns its pid.
 
     With ``pod`` ("namespace/name") kubelet's checkpoint lists the device as allocated to it, under
     ``resource`` (default: the extended resource of the mixed strategy). An ``idle`` pod holds the device
-    without a process on it; the pid is then 0.
+    without a process on it; the pid is then 0. A ``managed`` pod is one in the Kubernetes API, too: a Job's,
+    which can be drained.
     """
     if idle and not pod:
         raise LabError("only a pod can hold a device without a process: name it")
@@ -44,8 +47,56 @@ def add(
             state, gpu, instance, compute, name=process, pod=pod, pid=pid, memory_mib=memory_mib
         )
     if pod:
-        kubelet.allocate(paths.checkpoint(node), paths.pods_dir(node), pod, resource or default, device)
+        kubelet.allocate(
+            paths.checkpoint(node),
+            paths.pods_dir(node),
+            pod,
+            resource or default,
+            device,
+            uid=_create(node, pod, resource or default) if managed else "",
+        )
     return started
+
+
+def _create(node: str, pod: str, resource: str) -> str:
+    """Make the pod in the Kubernetes API, owned by a Job and bound to the node; returns its uid."""
+    namespace, name = pod.split("/")
+    api = Api.from_kubeconfig()
+    container = {"name": "main", "image": "workload", "resources": {"limits": {resource: "1"}}}
+    template = {"metadata": {}, "spec": {"containers": [container], "restartPolicy": "Never"}}
+    try:
+        _post(api, "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        _post(
+            api,
+            f"/apis/batch/v1/namespaces/{namespace}/jobs",
+            {"metadata": {"name": name}, "spec": {"template": template}},
+        )
+        job = api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"]}
+        _post(
+            api,
+            f"/api/v1/namespaces/{namespace}/pods",
+            {
+                "metadata": {
+                    "name": name,
+                    "labels": {"job-name": name},
+                    "ownerReferences": [{**owner, "controller": True}],
+                },
+                "spec": {**template["spec"], "nodeName": node},
+            },
+        )
+        found = api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    except ApiError as error:
+        raise LabError(f"no pod {pod} in the lab's cluster: {error}") from error
+    return str(found["metadata"]["uid"])
+
+
+def _post(api: Api, path: str, body: dict[str, Any]) -> None:
+    try:
+        api.post(path, body)
+    except ApiError as error:
+        if error.status != 409:
+            raise
 
 
 def remove(

@@ -51,8 +51,8 @@ static void add_compute(struct out *out, const struct sim_gpu *gpu, const struct
             sim_compute_name(profile, kind, name, sizeof(name));
             add(out, "%s{\"id\": %u, \"profile\": \"%s\", \"profile_id\": %u, \"slices\": %u, ", comma, compute->id, name,
                 compute->profile_id, kind->slices);
-            add(out, "\"multiprocessors\": %u, \"placement\": {\"start\": %u, \"size\": %u}, \"uuid\": \"%s\"}",
-                kind->multiprocessors, compute->start, compute->size, uuid);
+            add(out, "\"multiprocessors\": %u, \"placement\": {\"start\": %u, \"size\": %u}, \"uuid\": \"%s\", \"serial\": %llu}",
+                kind->multiprocessors, compute->start, compute->size, uuid, (unsigned long long)compute->serial);
             comma = ", ";
         }
 }
@@ -71,7 +71,8 @@ static void add_instances(struct out *out, const struct sim_gpu *gpu, const stru
             add(out, "\"multiprocessors\": %u, \"engines\": {\"copy\": %u, \"decoder\": %u, \"encoder\": %u, \"jpeg\": %u, "
                      "\"ofa\": %u}, ",
                 profile->multiprocessors, profile->copy, profile->decoders, profile->encoders, profile->jpeg, profile->ofa);
-            add(out, "\"placement\": {\"start\": %u, \"size\": %u}, \"compute_instances\": [", instance->start, instance->size);
+            add(out, "\"placement\": {\"start\": %u, \"size\": %u}, \"serial\": %llu, \"compute_instances\": [",
+                instance->start, instance->size, (unsigned long long)instance->serial);
             add_compute(out, gpu, instance, profile);
             add(out, "]}");
             comma = ", ";

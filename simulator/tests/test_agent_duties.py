@@ -190,3 +190,29 @@ def test_while_nvml_cannot_be_read_all_stays(server):
     server.settle({"n1": Machine(a100s(SEVEN))})
     assert server.settle({"n1": Machine(None)}) == []
     assert offered(server) == {"mig-1g.5gb": "7"}
+
+
+def pod(node="n1", phase="Pending", **metadata):
+    return {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}}
+
+
+def test_a_pod_on_a_simulated_node_runs_and_ends_when_it_is_deleted(server):
+    machines = {"n1": Machine(a100s("off"), "boot-1")}
+    server.settle(machines)
+    server.snapshot.pods["ml", "train"] = pod()
+    [change] = duties(server.snapshot, machines, RULES, NOW)
+    assert (change.method, change.path) == ("patch", "/api/v1/namespaces/ml/pods/train/status")
+    assert change.body["status"]["phase"] == "Running"
+    server.snapshot.pods["ml", "train"] = pod(phase="Running")
+    assert not duties(server.snapshot, machines, RULES, NOW)
+    server.snapshot.pods["ml", "train"] = pod(phase="Running", deletionTimestamp="2026-01-02T03:04:05Z")
+    [change] = duties(server.snapshot, machines, RULES, NOW)
+    assert (change.method, change.body) == ("end", {"node": "n1", "pod": "ml/train"})
+    assert change.path == "/api/v1/namespaces/ml/pods/train?gracePeriodSeconds=0"
+
+
+def test_pods_of_nodes_that_are_not_the_labs_are_left_alone(server):
+    server.settle({"n1": Machine(a100s("off"), "boot-1")})
+    server.snapshot.pods["ml", "train"] = pod(node="other")
+    server.snapshot.pods["ml", "waiting"] = {"metadata": {}, "spec": {}, "status": {"phase": "Pending"}}
+    assert not duties(server.snapshot, {"n1": Machine(a100s("off"), "boot-1")}, RULES, NOW)

@@ -34,6 +34,7 @@ class Snapshot:
     daemon_sets: dict[Key, Object] = field(default_factory=dict)
     deployments: dict[Key, Object] = field(default_factory=dict)
     config_maps: dict[Key, Object] = field(default_factory=dict)
+    pods: dict[Key, Object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Machine:
 class Change:
     """One call to the API server. ``text`` says for people what changes."""
 
-    method: str  # post, patch or delete
+    method: str  # post, patch, delete; or end: what runs of a pod ends first
     path: str
     body: Mapping[str, Any]
     text: str
@@ -95,7 +96,26 @@ def duties(
         changes += _daemon_set(key, workload, running[key])
     for key, workload in snapshot.deployments.items():
         changes += _deployment(key, workload, now)
+    for key, pod in snapshot.pods.items():
+        if pod["spec"].get("nodeName") in machines:
+            changes += _kubelet(key, pod, now)
     return changes
+
+
+def _kubelet(key: Key, pod: Object, now: datetime.datetime) -> Iterator[Change]:
+    """A pod that is bound to a simulated node runs; one that is deleted ends, and is gone."""
+    name, path = "/".join(key), f"/api/v1/namespaces/{key[0]}/pods/{key[1]}"
+    if "deletionTimestamp" in pod["metadata"]:
+        body = {"node": pod["spec"]["nodeName"], "pod": name}
+        yield Change("end", f"{path}?gracePeriodSeconds=0", body, f"pod {name} ends")
+    elif (pod.get("status") or {}).get("phase") == "Pending":
+        condition = {
+            "type": "Ready",
+            "status": "True",
+            "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        status = {"phase": "Running", "conditions": [condition]}
+        yield Change("patch", f"{path}/status", {"status": status}, f"pod {name} runs")
 
 
 def _node(

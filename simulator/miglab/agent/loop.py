@@ -8,7 +8,7 @@ import threading
 import time
 from types import FrameType
 
-from miglab import paths
+from miglab import paths, workloads
 from miglab.agent.duties import Change, Rules, Snapshot, duties
 from miglab.agent.fleet import Fleet
 from miglab.agent.mirror import Mirror, fetch
@@ -94,6 +94,9 @@ def _apply(api: Api, change: Change) -> bool:
     try:
         if change.method == "post":
             api.post(change.path, dict(change.body))
+        elif change.method == "end":
+            workloads.remove(change.body["node"], pod=change.body["pod"])
+            api.delete(change.path)
         elif change.method == "delete":
             api.delete(change.path)
         else:

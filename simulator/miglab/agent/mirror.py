@@ -14,6 +14,7 @@ _KINDS = {
     "nodes": "/api/v1/nodes",
     "config_maps": "/api/v1/configmaps",
     "daemon_sets": "/apis/apps/v1/daemonsets",
+    "pods": "/api/v1/pods",
     "deployments": "/apis/apps/v1/deployments",
 }
 _WATCH_SECONDS = 300

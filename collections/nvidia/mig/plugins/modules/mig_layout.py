@@ -14,7 +14,8 @@ description:
   - Compares all GPUs of a node with a wanted layout, and carries out the steps that destroy least. GPUs and
     instances that are as wanted are not touched.
   - Everything is checked before the first change. A profile that a GPU does not offer, profiles that do not
-    fit together, a GPU that is not there, or an instance in use is an error, and nothing is changed.
+    fit together, a GPU that is not there, or an instance in use is an error, and nothing is changed. So is a
+    GPU that has instances of a profile whose name is not known.
   - Instances are created at explicit placements. Afterwards the GPUs are read again and compared.
   - If a step fails, the GPUs are brought back to how they were, as far as possible. The error says what was
     restored and what is there now. If the module is killed, the next run goes on from what it finds.
@@ -157,7 +158,7 @@ actions:
     - One line for each step that was carried out, or that would be (in check mode and with
       O(state=planned)).
     - Compute instances that come and go with their GPU instance have no line.
-  returned: success
+  returned: success, and failure of a step if the GPUs cannot be read after it
   type: list
   elements: str
   sample:

@@ -132,13 +132,15 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
         states = host.states
         plan = plan_mode(params["gpus"], states, params["enabled"])
         check_clients(plan, host)
+        # Before anything is set: what fails from there on must tell what was set.
+        guests = [index for index in plan.resets if is_in_guest(nvml, index)]
         if module.check_mode or not plan.changed:
             applied = Applied(plan.actions, future(states, plan))
         else:
             applied = apply_plan(nvml, reader, states, plan)
         gpus = mode_list(select(params["gpus"], applied.after))
         for gpu in gpus:
-            gpu["reboot_required"] = gpu["reset_required"] and is_in_guest(nvml, gpu["index"])
+            gpu["reboot_required"] = gpu["reset_required"] and gpu["index"] in guests
     result = {
         "changed": bool(applied.actions),
         "actions": applied.actions,

@@ -141,6 +141,11 @@ expected:
       type: list
       elements: str
       sample: []
+held:
+  description: Whether the node is cordoned for a change by the role P(nvidia.mig.mig#role).
+  type: bool
+  returned: always, if the node could be read
+  sample: false
 actual:
   description: What the node shows.
   type: dict
@@ -163,6 +168,7 @@ from typing import Any, Dict, List, Mapping
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import MISSING_COLLECTION, Api
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.hold import hold_marks
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import (
     Expected,
     compare,
@@ -221,6 +227,7 @@ def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
                 "mismatches": mismatches,
                 "expected": expected.as_dict(),
                 "actual": shown(node),
+                "held": hold_marks(node)["ours"],
             }
         time.sleep(min(left, max(params["sleep"], 0.1)))
 

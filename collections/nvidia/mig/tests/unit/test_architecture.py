@@ -41,8 +41,18 @@ IMPURE |= {
     "tempfile",
 }
 IMPURE |= {"threading", "time", "urllib", "uuid"}
-PURE_KUBERNETES = ("charts", "labels", "node_features", "node_gpu", "selection", "settings", "sharing")
-PURE_KUBERNETES += ("strategy", "versions")
+PURE_KUBERNETES = (
+    "charts",
+    "hold",
+    "labels",
+    "node_features",
+    "node_gpu",
+    "selection",
+    "settings",
+    "sharing",
+    "strategy",
+    "versions",
+)
 BOOT = f"{ROOT}.module_utils.boot.program"
 NODE_MODULES = ("mig_info", "mig_mode", "gpu_reset", "mig_layout")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}

@@ -89,15 +89,32 @@ class OfferedProfile:
 
 
 @dataclass(frozen=True)
+class UnknownProfile:
+    """A GPU instance profile whose name is outside the grammar, perhaps one of the future.
+
+    Args:
+        name: NVML's.
+        id: NVML's ``info.id``.
+        max_instances: NVML's ``instanceCount``.
+    """
+
+    name: str
+    id: int
+    max_instances: int
+
+
+@dataclass(frozen=True)
 class Catalog:
     """What one GPU offers; empty for a GPU without MIG.
 
     Args:
         product: NVML's name of the GPU, for messages.
+        unknown: what it offers and nobody can ask for; instances of it may be there all the same.
     """
 
     product: str
     profiles: Tuple[OfferedProfile, ...] = ()
+    unknown: Tuple[UnknownProfile, ...] = ()
 
     def find(self, profile: Profile, path: Optional[str] = None) -> OfferedProfile:
         """The offered GPU instance profile that holds such a device.

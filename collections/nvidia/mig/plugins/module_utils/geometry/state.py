@@ -76,6 +76,8 @@ class GpuState:
         catalog: empty if the GPU cannot do MIG.
         resetless: a MIG mode change needs no GPU reset (Hopper and newer).
         clients: who uses the GPU outside MIG instances, as text.
+        unknown: GPU instances whose profile has an unknown name, as text: ``MIG 9x.99gb 0:2``. Only what
+            does not need to know them can be done to the GPU.
     """
 
     identity: GpuIdentity
@@ -86,19 +88,25 @@ class GpuState:
     resetless: bool
     instances: Tuple[GpuInstance, ...] = ()
     clients: Tuple[str, ...] = ()
+    unknown: Tuple[str, ...] = ()
 
     @property
     def devices(self) -> Tuple[Profile, ...]:
         """The MIG devices of the GPU, in canonical order."""
         return canonical(device for instance in self.instances for device in instance.devices)
 
-    def summary(self) -> Dict[str, Any]:
-        """A small dict for diffs: no UUIDs, nothing that differs between two equal layouts."""
-        instances = [
+    @property
+    def described(self) -> List[str]:
+        """All GPU instances as text, those of unknown profiles last."""
+        known = [
             describe_instance(i.profile, i.placement, [c.slices for c in i.compute_instances])
             for i in self.instances
         ]
-        found: Dict[str, Any] = {"mig": self.mig_current, "instances": sorted_by_start(instances)}
+        return [*sorted_by_start(known), *self.unknown]
+
+    def summary(self) -> Dict[str, Any]:
+        """A small dict for diffs: no UUIDs, nothing that differs between two equal layouts."""
+        found: Dict[str, Any] = {"mig": self.mig_current, "instances": self.described}
         if self.mig_pending != self.mig_current:
             found["mig_pending"] = self.mig_pending
         return found

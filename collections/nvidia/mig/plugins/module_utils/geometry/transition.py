@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, List, Mapping, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError, InUseError, MigError
+from ansible_collections.nvidia.mig.plugins.module_utils.errors import (
+    InfeasibleError,
+    InputError,
+    InUseError,
+    MigError,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import short_product
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.compute import Spot
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.entries import GpuLayout
@@ -53,7 +58,10 @@ __all__ = [
     "plan_restore",
 ]
 
-IN_USE_HINT = "drain its pods or end the processes; or set destroy_in_use to true to destroy it all the same"
+IN_USE_HINT = (
+    "drain its pods, as the role does with mig_drain: true, or end the processes; "
+    "or set destroy_in_use to true to destroy it all the same"
+)
 
 
 def plan_gpu(state: GpuState, wanted: GpuLayout, destroy_in_use: bool = False) -> Tuple[Step, ...]:
@@ -65,7 +73,7 @@ def plan_gpu(state: GpuState, wanted: GpuLayout, destroy_in_use: bool = False) -
 
     Raises:
         InputError: the GPU cannot do MIG or does not offer a profile.
-        InfeasibleError: the profiles do not fit.
+        InfeasibleError: the profiles do not fit, or the GPU has instances of unknown profiles.
         InUseError: a MIG device that has to go is held, and ``destroy_in_use`` is false.
     """
     steps = _steps(state, wanted)
@@ -119,7 +127,7 @@ def is_as_wanted(state: GpuState, wanted: GpuLayout) -> bool:
     """`plan_gpu` has nothing to do. Told without a search, so the catalog's placements are not needed."""
     if not state.mig_capable:
         return not wanted.mig
-    if not state.mig_current == state.mig_pending == wanted.mig:
+    if state.unknown or not state.mig_current == state.mig_pending == wanted.mig:
         return False
     if not wanted.mig:
         return True
@@ -192,6 +200,12 @@ def _steps(state: GpuState, wanted: GpuLayout) -> Tuple[Step, ...]:
         if wanted.mig:
             raise InputError(f"{short_product(state.identity.product)} cannot do MIG", wanted.path)
         return ()
+    if state.unknown:
+        raise InfeasibleError(
+            f"it has GPU instances of unknown profiles: {', '.join(state.unknown)}",
+            wanted.path,
+            hint="leave the GPU out of the layout, or destroy them with nvidia-smi mig",
+        )
     stays_on = state.mig_current and wanted.mig
     instances = state.instances if state.mig_current else ()
     devices = wanted.profiles if wanted.mig else ()

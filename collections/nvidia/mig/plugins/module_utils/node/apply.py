@@ -46,7 +46,7 @@ def apply_plan(nvml: Session, reader: Reader, before: Sequence[GpuState], plan: 
                 writer.apply(step)
                 done.append(step)
     except MigError as error:
-        raise roll_back(writer, reader, before, error) from error
+        raise roll_back(writer, reader, before, done, error) from error
     actions = Plan(tuple(done)).actions
     try:
         after = reader.read().states

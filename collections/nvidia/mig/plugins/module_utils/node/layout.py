@@ -75,7 +75,7 @@ def check_clients(plan: Plan, left: HostReading) -> None:
         text = "; ".join(f"GPU {index} is used by {', '.join(who)}" for index, who in clients.items())
         raise InUseError(
             f"MIG mode cannot change while the GPU is in use: {text}",
-            hint="drain its pods or end the processes",
+            hint="drain its pods, as the role does with mig_drain: true, or end the processes",
             details={"clients": clients_of(clients)},
         )
 

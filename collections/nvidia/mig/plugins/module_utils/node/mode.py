@@ -13,7 +13,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.entries import GpuLayout
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.problems import Problems
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.selector import parse_selector
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState, describe_instance
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import Plan
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import plan_host
 
@@ -47,17 +47,17 @@ def plan_mode(gpus: Any, states: Sequence[GpuState], enabled: bool, path: str = 
             continue
         if enabled and not state.mig_capable:
             problems.add(InputError(f"{short_product(state.identity.product)} cannot do MIG", path), index)
-        if state.instances and not enabled:
+        if state.described and not enabled:
             problems.add(
                 InUseError(
                     f"GPU {index}: MIG mode cannot be disabled while there are instances: "
-                    f"{_instances(state)}",
+                    f"{', '.join(state.described)}",
                     hint="nvidia.mig.mig_layout with 'mig: false' destroys them and disables MIG mode",
                 )
             )
     problems.raise_all()
     # Instances stay as they are: without them the plan is about the mode alone.
-    bare = [replace(state, instances=()) for state in states]
+    bare = [replace(state, instances=(), unknown=()) for state in states]
     return plan_host(bare, {index: GpuLayout(enabled, (), path) for index in chosen})
 
 
@@ -79,10 +79,3 @@ def mode_word(state: GpuState, enabled: bool) -> Any:
     if not state.mig_capable:
         return None
     return "enabled" if enabled else "disabled"
-
-
-def _instances(state: GpuState) -> str:
-    return ", ".join(
-        describe_instance(i.profile, i.placement, [c.slices for c in i.compute_instances])
-        for i in state.instances
-    )

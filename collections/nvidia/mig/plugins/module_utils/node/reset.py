@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, List, Mapping, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, InUseError
+from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, InUseError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.problems import Problems
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.selector import normalize_bus_id
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState, describe_instance
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import ResetGpu
 from ansible_collections.nvidia.mig.plugins.module_utils.node.mode import select
 
@@ -70,14 +70,10 @@ def check_unused(states: Sequence[GpuState]) -> None:
                     details={"clients": [{"gpu": index, "clients": list(dict.fromkeys(users))}]},
                 )
             )
-        elif state.instances:
-            there = ", ".join(
-                describe_instance(i.profile, i.placement, [c.slices for c in i.compute_instances])
-                for i in state.instances
-            )
+        elif state.described:
             problems.add(
                 InUseError(
-                    f"GPU {index} has instances that a reset destroys: {there}",
+                    f"GPU {index} has instances that a reset destroys: {', '.join(state.described)}",
                     hint="let nvidia.mig.mig_layout destroy them first",
                 )
             )
@@ -87,6 +83,17 @@ def check_unused(states: Sequence[GpuState]) -> None:
 def reset_argv(nvidia_smi: str, states: Sequence[GpuState]) -> List[str]:
     """One command for all GPUs: those that NVLink connects must be reset together."""
     return [nvidia_smi, "--gpu-reset", "-i", ",".join(state.identity.pci_bus_id for state in states)]
+
+
+def unreadable(states: Sequence[GpuState], rc: int, output: str, cause: MigError) -> DeviceError:
+    """The error to raise if what is there after the reset cannot be read: it tells what was done."""
+    names = ", ".join(str(state.identity.index) for state in states)
+    return DeviceError(
+        f"GPU {names} was to be reset (nvidia-smi's exit status {rc}: {' '.join(output.split())}), "
+        f"but what is there now cannot be read: {cause}",
+        hint="run it again: it looks which GPUs still wait for a reset",
+        details={**cause.details, "changed": True, "rc": rc, "output": output},
+    )
 
 
 def read_outcome(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.node.clients import device_holders
 from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods
@@ -16,6 +17,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.node.reset import (
     check_unused,
     read_outcome,
     to_reset,
+    unreadable,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.platform import minor_number
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
@@ -74,8 +76,11 @@ def run_reset(found: Candidates, argv: List[str], runner: Runner) -> ResetRun:
     output = (out + err).strip()
     held = device_holders(minor for minor in found.minors.values() if minor is not None) if rc else {}
     holders = {index: held.get(minor, []) for index, minor in found.minors.items() if minor is not None}
-    with open_nvml() as nvml:
-        after = Reader(nvml).read().states
+    try:
+        with open_nvml() as nvml:
+            after = Reader(nvml).read().states
+    except MigError as error:
+        raise unreadable(found.chosen, rc, output, error) from error
     outcome = read_outcome(found.chosen, after, rc, output, holders)
     done = tuple(state for state in found.chosen if state.identity.index in outcome.reset)
     pending = [state for state in to_reset("pending", after) if state.identity.index in outcome.reset]

@@ -23,10 +23,13 @@ from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Read
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.writer import Writer
 
 
-def roll_back(writer: Writer, reader: Reader, before: Sequence[GpuState], cause: MigError) -> DeviceError:
+def roll_back(
+    writer: Writer, reader: Reader, before: Sequence[GpuState], done: Sequence[Step], cause: MigError
+) -> DeviceError:
     """Bring every GPU back to ``before``: instances at their placements, and MIG mode.
 
     Args:
+        done: what was carried out of the plan.
         cause: why.
 
     Returns:
@@ -50,7 +53,7 @@ def roll_back(writer: Writer, reader: Reader, before: Sequence[GpuState], cause:
                         missing.add((step.gpu, step.placement))
         after = reader.read().states
     except MigError as error:
-        return _error(cause, "What is there now cannot be read", [*failures, str(error)], {})
+        return _unreadable(cause, before, done, restored, [*failures, str(error)])
     was, now_is = _summaries(before), _summaries(after)
     lines = Plan(tuple(restored)).actions
     details: Dict[str, Any] = {
@@ -83,6 +86,28 @@ def restore_steps(before: GpuState, now: GpuState) -> Tuple[Step, ...]:
     if now.mig_pending != now.mig_current and before.mig_pending == before.mig_current:
         steps = (*steps, SetMode(index, before.mig_current, resets=False, cancels=True))
     return steps
+
+
+def _unreadable(
+    cause: MigError,
+    before: Sequence[GpuState],
+    done: Sequence[Step],
+    restored: Sequence[Step],
+    failures: Sequence[str],
+) -> DeviceError:
+    """Nobody knows what is there, so it tells what was done, and that something may have changed."""
+    was_done, lines = Plan(tuple(done)).actions, Plan(tuple(restored)).actions
+    text = f"What is there now cannot be read; carried out was: {'; '.join(was_done) or 'no whole step'}"
+    if lines:
+        text += f"; then, to roll back: {'; '.join(lines)}"
+    details = {
+        "changed": True,
+        "actions": was_done,
+        "restored": lines,
+        "not_restored": list(failures),
+        "before": _summaries(before),
+    }
+    return _error(cause, text, failures, details)
 
 
 def _error(cause: MigError, text: str, failures: Sequence[str], details: Dict[str, Any]) -> DeviceError:

@@ -14,6 +14,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import
     ComputeProfile,
     OfferedProfile,
     Placement,
+    UnknownProfile,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import (
     Profile,
@@ -39,6 +40,7 @@ _MEDIA_EXTENSIONS = (7, 8)
 def read_catalog(nvml: Session, index: int, handle: Any, product: str) -> Catalog:
     """All GPU instance profiles of the GPU with all their placements, free or not."""
     profiles: List[OfferedProfile] = []
+    unknown: List[UnknownProfile] = []
     for number in range(_MOST):
         try:
             info = _profile_info(nvml, index, handle, number)
@@ -49,18 +51,20 @@ def read_catalog(nvml: Session, index: int, handle: Any, product: str) -> Catalo
                 break
             raise
         profile = _profile(nvml, index, handle, number, info)
-        if profile is not None:
-            profiles.append(
-                OfferedProfile(
-                    profile,
-                    int(info.id),
-                    int(info.instanceCount),
-                    int(info.memorySizeMB),
-                    int(info.multiprocessorCount),
-                    _placements(nvml, index, handle, info.id),
-                )
+        if profile is None:
+            unknown.append(UnknownProfile(_name(info), int(info.id), int(info.instanceCount)))
+            continue
+        profiles.append(
+            OfferedProfile(
+                profile,
+                int(info.id),
+                int(info.instanceCount),
+                int(info.memorySizeMB),
+                int(info.multiprocessorCount),
+                _placements(nvml, index, handle, info.id),
             )
-    return Catalog(product, tuple(profiles))
+        )
+    return Catalog(product, tuple(profiles), tuple(unknown))
 
 
 def read_compute_profiles(nvml: Session, index: int, instance: Any) -> Tuple[ComputeProfile, ...]:
@@ -106,16 +110,20 @@ def _compute_info(nvml: Session, index: int, instance: Any, number: int) -> Any:
 
 def _profile(nvml: Session, index: int, handle: Any, number: int, info: Any) -> Optional[Profile]:
     """None for a name outside the grammar: a profile of the future must not stop the others."""
-    name = getattr(info, "name", b"")
+    name = _name(info)
     if name:
-        text = name.decode() if isinstance(name, bytes) else str(name)
         try:
-            return parse_profile(strip_nvml_prefix(text))
+            return parse_profile(strip_nvml_prefix(name))
         except InputError:
             return None
     memory = nvml.call("nvmlDeviceGetMemoryInfo", handle, gpu=index).total
     attributes = ("+me",) if number in _MEDIA_EXTENSIONS else ()
     return Profile(int(info.sliceCount), memory_in_name(int(info.memorySizeMB), memory), attributes)
+
+
+def _name(info: Any) -> str:
+    name = getattr(info, "name", b"")
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def memory_in_name(instance_mib: int, gpu_bytes: int) -> int:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from ctypes import byref, c_uint
-from typing import Any, Callable, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Sequence, Tuple, Union
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import (
     Catalog,
     ComputeProfile,
     OfferedProfile,
     Placement,
+    UnknownProfile,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import ComputeInstance, GpuInstance
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import (
@@ -59,8 +60,17 @@ def read_instances(
     return tuple(sorted(found, key=lambda instance: instance.placement))
 
 
+def read_unknown(nvml: Session, index: int, handle: Any, catalog: Catalog) -> Tuple[str, ...]:
+    """The GPU instances whose profile has an unknown name, as text."""
+    return tuple(
+        f"{profile.name} {Placement(int(info.placement.start), int(info.placement.size))}"
+        for profile in catalog.unknown
+        for _instance, info in each_gpu_instance(nvml, index, handle, profile)
+    )
+
+
 def each_gpu_instance(
-    nvml: Session, index: int, handle: Any, offered: OfferedProfile
+    nvml: Session, index: int, handle: Any, offered: Union[OfferedProfile, UnknownProfile]
 ) -> Iterator[Tuple[Any, Any]]:
     """Handle and NVML's info of each GPU instance of one profile."""
     count = c_uint(0)

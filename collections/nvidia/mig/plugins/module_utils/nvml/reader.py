@@ -25,6 +25,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.nvml.catalogs import (
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.instances import (
     read_instances,
     read_mig_devices,
+    read_unknown,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.processes import read_processes
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import (
@@ -113,6 +114,7 @@ class Reader:
                 kind.resetless,
                 instances,
                 _outside(processes),
+                read_unknown(nvml, index, handle, kind.catalog) if current else (),
             ),
             processes,
             read_mig_devices(nvml, index, handle) if current and self._mig_devices else (),

@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -197,9 +198,9 @@ class Host:
         shutil.copyfile(copy, self.node.state)
 
 
-@pytest.fixture(scope="session")
-def node_server() -> Iterator[Server]:
-    """One server for all tests."""
+@contextmanager
+def running_server(prelude: str = "") -> Iterator[Server]:
+    """A process that runs modules. ``prelude``: Python that it runs first, such as what breaks a module."""
     library = build.ensure_built(quiet=True)
     environment = {
         **os.environ,
@@ -208,8 +209,10 @@ def node_server() -> Iterator[Server]:
         "PYTHONPATH": str(COLLECTIONS),
     }
     environment.pop("MIG_SIM_EUID", None)
+    program = str(Path(__file__).with_name("node_server.py"))
+    start = f"{prelude}\nimport runpy\nrunpy.run_path({program!r}, run_name='__main__')"
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("node_server.py"))],
+        [sys.executable, "-c", start],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -219,6 +222,13 @@ def node_server() -> Iterator[Server]:
     assert process.stdin is not None
     process.stdin.close()
     process.wait(timeout=10)
+
+
+@pytest.fixture(scope="session")
+def node_server() -> Iterator[Server]:
+    """One server for all tests."""
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -165,8 +165,18 @@ def test_what_cannot_be_put_back_is_said(halves):
 def test_a_node_that_cannot_be_read_any_more(halves):
     halves.fault("nvmlGpuInstanceDestroy", code=15)
     halves.fault("nvmlDeviceGetMigMode", nth=2, code=15, times=0)
-    assert "What is there now cannot be read" in split(halves).msg
+    result = split(halves)
+    assert "What is there now cannot be read; carried out was: no whole step" in result.msg
+    assert (result.changed, result.actions) == (True, [])
     halves.clear_faults()
+    halves.layout({"gpus": 0, "profiles": {"3g.20gb": 2}})
+    halves.fault("nvmlDeviceGetHandleByIndex_v2", nth=4, code=15, times=0)
+    result = split(halves)
+    assert "carried out was: GPU 0: destroy 3g.20gb at 0:4. Could not be put back" in result.msg
+    assert (result.changed, result.actions) == (True, ["GPU 0: destroy 3g.20gb at 0:4"])
+    assert result.before == {"GPU 0": {"mig": True, "instances": ["3g.20gb 0:4", "3g.20gb 4:4"]}}
+    halves.clear_faults()
+    halves.layout({"gpus": 0, "profiles": {"3g.20gb": 2}})
     halves.fault("nvmlDeviceGetMigMode", nth=2, code=15)
     result = split(halves)
     assert "Every step was carried out" in result.msg

@@ -72,6 +72,25 @@ def test_a_machine_that_cannot_reset_asks_for_a_reboot(make_host):
     assert modes(host) == [(False, True)] * 2
 
 
+def test_nothing_is_set_before_the_last_thing_that_may_fail(make_host):
+    """A mode that waits for its reset must not be left behind by an error about something else."""
+    host = make_host(A100, 2, mode_change="reset")
+    host.fault("nvmlDeviceGetVirtualizationMode", nth=1, code=999)
+    assert not host.run("mig_mode", enabled=True, fails=True).data.get("changed")
+    assert modes(host) == [(False, False)] * 2
+
+
+def test_a_reset_after_which_nothing_can_be_read(make_host):
+    host = make_host(A100, 1, mode_change="reset")
+    host.run("mig_mode", enabled=True)
+    host.fault("nvmlDeviceGetUUID", nth=2, code=15)
+    result = host.run("gpu_reset", fails=True)
+    assert "GPU 0 was to be reset (nvidia-smi's exit status 0: GPU 00000000:07:00.0 was success" in result.msg
+    assert "what is there now cannot be read: GPU 0: nvmlDeviceGetUUID failed: GPU is lost" in result.msg
+    assert (result.changed, result.rc) == (True, 1)
+    assert not host.run("gpu_reset").changed
+
+
 def test_taking_back_a_pending_mode(make_host):
     host = make_host(A100, 1, mode_change="reset")
     host.run("mig_mode", enabled=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -80,6 +81,22 @@ def catalog(gpu: str, compute: bool = True) -> Catalog:
             for p in (mig["profiles"] if mig else ())
         ),
     )
+
+
+def multisets(offer: Catalog) -> Iterator[tuple[Profile, ...]]:
+    """All multisets within each profile's limit and the GPU's compute slices, but the empty one."""
+    most = max(o.profile.compute_slices for o in offer.profiles)
+
+    def grow(kinds: tuple[OfferedProfile, ...], slices: int) -> Iterator[tuple[Profile, ...]]:
+        if not kinds:
+            yield ()
+            return
+        profile = kinds[0].profile
+        for count in range(min(kinds[0].max_instances, slices // profile.compute_slices) + 1):
+            for rest in grow(kinds[1:], slices - count * profile.compute_slices):
+                yield (profile,) * count + rest
+
+    return (wanted for wanted in grow(offer.profiles, most) if wanted)
 
 
 def profiles(text: str) -> tuple[Profile, ...]:

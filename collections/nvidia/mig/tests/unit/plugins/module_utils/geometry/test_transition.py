@@ -193,8 +193,9 @@ def test_refuses_to_destroy_what_is_in_use() -> None:
     with pytest.raises(InUseError) as error:
         plan_gpu(gpu, want("7g.40gb"))
     assert str(error.value) == (
-        "GPU 0: 1g.5gb at 4:1 is held by process 4711 (python), pod ml/train-0 (drain its pods or end the "
-        "processes; or set destroy_in_use to true to destroy it all the same)"
+        "GPU 0: 1g.5gb at 4:1 is held by process 4711 (python), pod ml/train-0 (drain its pods, as the "
+        "role does with mig_drain: true, or end the processes; or set destroy_in_use to true to destroy it "
+        "all the same)"
     )
     assert error.value.details == {
         "in_use": [
