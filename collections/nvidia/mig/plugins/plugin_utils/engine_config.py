@@ -29,12 +29,12 @@ def plan_engine_config(
     """
     new = _documents(dry_run, config, drop_in)
     old = {path: parse(files.get(path, ""), path) for path in new}
-    changed = sorted(path for path in new if new[path] != old[path])
+    differing = sorted(path for path in new if new[path] != old[path])
     lost: List[str] = []
     # The drop-in file is nvidia-ctk's own; what stands in the other is the operator's.
-    if config in changed:
+    if config in differing:
         lost = [".".join(path) for path in _lost(old[config], new[config]) if not _ours(path, runtime)]
-    return {"changed": changed, "lost": lost}
+    return {"files": differing, "lost": lost}
 
 
 def parse(text: str, path: str) -> Dict[str, Any]:

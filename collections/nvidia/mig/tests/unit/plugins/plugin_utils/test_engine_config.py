@@ -65,7 +65,7 @@ BOTH = f"{DROP_IN}\n{TOP_LEVEL}"
 
 def plan(dry_run, files, config, drop_in=""):
     result = plan_engine_config(dry_run, files, config, drop_in)
-    return result["changed"], result["lost"]
+    return result["files"], result["lost"]
 
 
 def test_a_drop_in_and_its_import_are_new():
