@@ -34,9 +34,15 @@ def tasks_in(content):
             yield from tasks_in(task.get(part))
 
 
+def included(task):
+    """The role of this collection that a task hands its ``vars`` to, or None."""
+    name = (task.get("ansible.builtin.include_role") or {}).get("name", "")
+    return next((role for role in ROLES if name == f"nvidia.mig.{role.name}"), None)
+
+
 def assigned(task):
-    """Names of the variables that a task sets."""
-    names = set(task.get("vars") or {})
+    """Names of the variables that a task sets for its own role."""
+    names = set() if included(task) else set(task.get("vars") or {})
     for action in SET_FACT:
         names.update(task.get(action) or {})
     names.update({task["register"]} if "register" in task else ())
@@ -93,6 +99,15 @@ def test_every_name_has_the_role_s_prefix(role):
         for task in tasks_in(load(path)):
             for name in assigned(task):
                 assert re.match(rf"(__)?{role.name}_", name), f"{path.name}: {name}"
+
+
+def test_what_is_handed_to_another_role_are_its_options(role):
+    for path in sorted(role.glob("tasks/*.yml")):
+        for task in tasks_in(load(path)):
+            other = included(task)
+            if other:
+                options = set().union(*(entry["options"] for entry in entry_points(other).values()))
+                assert set(task.get("vars") or {}) <= options, f"{path.name}: {task['name']}"
 
 
 def test_the_readme_tells_every_variable(role):
