@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: driver_info
 short_description: Tell the NVIDIA driver of a node, and whether it needs a reboot
-version_added: 0.2.0
+version_added: 0.1.0
 author: MIG provisioning toolkit maintainers (@nvidia)
 description:
   - Tells the kernel module that runs, from C(/sys/module/nvidia), and the one that is installed, from

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: openpgp_keyring
 short_description: Put a package repository's key on a node, if it is the pinned one
-version_added: 0.2.0
+version_added: 0.1.0
 author: MIG provisioning toolkit maintainers (@nvidia)
 description:
   - Gets a file of OpenPGP public keys, computes the fingerprint of each, and writes the file only if each is
@@ -77,7 +77,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-keys:
+public_keys:
   description: The keys in the file.
   returned: success
   type: list
@@ -139,9 +139,9 @@ def run(module: AnsibleModule) -> Dict[str, Any]:
     if not module.check_mode or present:
         attributes = module.load_file_common_arguments(params)
         changed = module.set_fs_attributes_if_different(attributes, changed)
-    result = {"changed": changed, "keys": [_told(key) for key in keys]}
+    result = {"changed": changed, "public_keys": [_told(key) for key in keys]}
     if changed:
-        result["diff"] = {"before": {"keys": _known(present)}, "after": {"keys": result["keys"]}}
+        result["diff"] = {"before": {"keys": _known(present)}, "after": {"keys": result["public_keys"]}}
     return result
 
 

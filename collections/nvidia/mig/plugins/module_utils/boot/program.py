@@ -29,8 +29,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = _parser().parse_args(arguments)
     outcome = attempt(options.layout, options.timeout)
     failed = outcome["result"] == "failed"
-    for line in [*outcome["actions"], outcome["message"]]:
-        print(line, file=sys.stderr if failed else sys.stdout)
+    told_to = sys.stderr if failed else sys.stdout
+    told_to.writelines(f"{line}\n" for line in [*outcome["actions"], outcome["message"]])
     told = _publish(outcome, options)
     return 0 if told and not failed else 1
 
@@ -57,7 +57,7 @@ def _publish(outcome: Dict[str, Any], options: argparse.Namespace) -> bool:
         try:
             write_atomically(path, text)
         except OSError as error:
-            print(f"cannot write {path}: {error.strerror}", file=sys.stderr)
+            sys.stderr.write(f"cannot write {path}: {error.strerror}\n")
             good = False
     return good
 

@@ -218,10 +218,12 @@ def running_server(prelude: str = "") -> Iterator[Server]:
         text=True,
         env=environment,
     )
-    yield Server(process)
-    assert process.stdin is not None
-    process.stdin.close()
-    process.wait(timeout=10)
+    try:
+        yield Server(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(timeout=10)
 
 
 @pytest.fixture(scope="session")

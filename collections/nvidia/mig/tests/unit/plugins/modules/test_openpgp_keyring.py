@@ -69,7 +69,7 @@ def test_check_mode_predicts_and_a_second_run_changes_nothing(url, tmp_path):
     predicted = run(check=True, **options)
     assert not path.exists()
     done = run(**options)
-    assert (predicted["changed"], predicted["keys"], predicted["diff"]) == (True, told, done["diff"])
+    assert (predicted["changed"], predicted["public_keys"], predicted["diff"]) == (True, told, done["diff"])
     assert done["diff"] == {"before": {"keys": []}, "after": {"keys": told}}
     assert path.read_bytes() == MINE
     assert path.stat().st_mode & 0o777 == 0o644
