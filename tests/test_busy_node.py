@@ -154,6 +154,20 @@ def test_a_failed_change_is_undone_and_told(busy: Lab) -> None:
     assert spec(busy) == FREE
 
 
+def test_an_interrupted_run_is_gone_on_with(busy: Lab) -> None:
+    """Killed when the GPUs were done, and the node was held still."""
+    marks = {"metadata": {"annotations": {"nvidia.com/mig-change.cordoned": "true"}}}
+    busy.kubectl("patch", "node", NODE, "--type=merge", "-p", json.dumps(marks))
+    busy.kubectl("cordon", NODE, json=False)
+    busy.kubectl("taint", "node", NODE, "nvidia.com/mig-change:NoSchedule", json=False)
+    run = site(busy)
+    assert run.rc == 0, run.messages()
+    assert spec(busy) == FREE
+    again = site(busy)
+    assert again.rc == 0, again.messages()
+    assert not any(again.changed().values()), again.changed()
+
+
 def test_a_cordon_of_somebody_else_stays(busy: Lab) -> None:
     busy.kubectl("cordon", NODE, json=False)
     run = site(busy, *OVERRIDE, *DRAIN)

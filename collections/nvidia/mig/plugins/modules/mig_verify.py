@@ -141,6 +141,13 @@ expected:
       type: list
       elements: str
       sample: []
+interrupted:
+  description:
+    - Whether the pods that look after GPUs are kept away from the node, as the role P(nvidia.mig.mig#role)
+      does while the GPUs change. Then the module does not wait.
+  type: bool
+  returned: always, if the node could be read
+  sample: false
 held:
   description: Whether the node is cordoned for a change by the role P(nvidia.mig.mig#role).
   type: bool
@@ -220,14 +227,17 @@ def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
                 hint="node names may differ from inventory names: see 'kubectl get nodes'",
             )
         mismatches = compare(expected, node, labels=params["labels"])
-        left = end - time.monotonic()
+        marks = hold_marks(node)
+        # Nothing will change by waiting while those are kept away that would change it.
+        left = 0.0 if marks["changing"] else end - time.monotonic()
         if not mismatches or left <= 0:
             return {
                 "verdict": not mismatches,
                 "mismatches": mismatches,
                 "expected": expected.as_dict(),
                 "actual": shown(node),
-                "held": hold_marks(node)["ours"],
+                "held": marks["ours"],
+                "interrupted": marks["changing"],
             }
         time.sleep(min(left, max(params["sleep"], 0.1)))
 

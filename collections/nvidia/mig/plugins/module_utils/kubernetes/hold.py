@@ -66,14 +66,16 @@ def hold_marks(node: Mapping[str, Any]) -> Dict[str, Any]:
     """Whose the cordon of the node is, and what marks it and its pods.
 
     Returns:
-        ``ours``, ``theirs``: whether there is a cordon of this collection, or of somebody else; ``taints``;
-        ``held`` and ``released``: the node's annotations; ``drain``: the pods' labels.
+        ``ours``, ``theirs``: whether there is a cordon of this collection, or of somebody else; ``changing``:
+        whether the GPUs' pods are kept away; ``taints``; ``held`` and ``released``: the node's annotations;
+        ``drain``: the pods' labels.
     """
     metadata, spec = node.get("metadata") or {}, node.get("spec") or {}
     ours = CORDONED in (metadata.get("annotations") or {})
     return {
         "ours": ours,
         "theirs": bool(spec.get("unschedulable")) and not ours,
+        "changing": any(taint["key"] == TAINT["key"] for taint in spec.get("taints") or []),
         "taints": [dict(TAINT)],
         "held": {CORDONED: "true"},
         "released": {CORDONED: None},

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.hold import (
     CORDONED,
     MIRROR,
+    TAINT,
     drain_obstacles,
     hold_marks,
 )
@@ -42,6 +43,17 @@ def test_whose_cordon_it_is(unschedulable: bool, annotated: bool, ours: bool, th
 def test_a_bare_node_has_no_cordon() -> None:
     marks = hold_marks({"metadata": {"annotations": None}, "spec": {}})
     assert (marks["ours"], marks["theirs"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "changing"), [((), False), (("other",), False), (("other", TAINT["key"]), True)]
+)
+def test_whether_a_change_is_under_way(keys: tuple[str, ...], changing: bool) -> None:
+    node = {
+        "metadata": {},
+        "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in keys] or None},
+    }
+    assert hold_marks(node)["changing"] is changing
 
 
 def pod(owner: str = "Job", phase: str = "Running", **more: Any) -> dict[str, Any]:
