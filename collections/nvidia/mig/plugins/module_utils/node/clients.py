@@ -22,6 +22,16 @@ def device_holders(minors: Iterable[int], proc: str = "/proc") -> Dict[int, List
     return found
 
 
+def kernel_holders(modules: str = "/sys/module") -> List[str]:
+    """What in the kernel itself may hold GPUs, as text: a console or a display through ``nvidia_drm``."""
+    try:
+        with open(os.path.join(modules, "nvidia_drm", "refcnt"), encoding="ascii") as file:
+            users = int(file.read())
+    except (OSError, ValueError):  # it is not loaded, or built in
+        return []
+    return [f"the kernel module nvidia_drm (in use {users}x)"] if users > 0 else []
+
+
 def _list(directory: str) -> List[str]:
     try:
         return os.listdir(directory)

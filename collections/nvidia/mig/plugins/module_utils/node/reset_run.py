@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
-from ansible_collections.nvidia.mig.plugins.module_utils.node.clients import device_holders
+from ansible_collections.nvidia.mig.plugins.module_utils.node.clients import device_holders, kernel_holders
 from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import add_pods
 from ansible_collections.nvidia.mig.plugins.module_utils.node.kubelet import Allocations
 from ansible_collections.nvidia.mig.plugins.module_utils.node.reset import (
@@ -75,7 +75,10 @@ def run_reset(found: Candidates, argv: List[str], runner: Runner) -> ResetRun:
     rc, out, err = runner(argv)
     output = (out + err).strip()
     held = device_holders(minor for minor in found.minors.values() if minor is not None) if rc else {}
-    holders = {index: held.get(minor, []) for index, minor in found.minors.items() if minor is not None}
+    kernel = kernel_holders() if rc else []
+    holders = {
+        index: [*held.get(minor, []), *kernel] for index, minor in found.minors.items() if minor is not None
+    }
     try:
         with open_nvml() as nvml:
             after = Reader(nvml).read().states

@@ -11,7 +11,10 @@ import pytest
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Catalog
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuIdentity, GpuState
-from ansible_collections.nvidia.mig.plugins.module_utils.node.clients import device_holders
+from ansible_collections.nvidia.mig.plugins.module_utils.node.clients import (
+    device_holders,
+    kernel_holders,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.node.reset import (
     ResetOutcome,
     read_outcome,
@@ -107,3 +110,17 @@ def test_who_holds_the_device_file(tmp_path):
         1: ["process 7 (Xorg)", "process 812 (nvidia-persiste)"],
     }
     assert device_holders([], str(tmp_path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("refcnt", "expected"), [("2\n", ["in use 2x"]), ("0\n", []), ("-1\n", []), (None, [])]
+)
+def test_nvidia_drm_is_named_where_it_is_in_use(tmp_path, refcnt, expected):
+    if refcnt is not None:
+        (tmp_path / "nvidia_drm").mkdir()
+        (tmp_path / "nvidia_drm/refcnt").write_text(refcnt)
+    found = kernel_holders(str(tmp_path))
+    assert len(found) == len(expected)
+    for text, words in zip(found, expected):
+        assert "nvidia_drm" in text
+        assert words in text
