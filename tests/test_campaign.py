@@ -37,14 +37,12 @@ MUTANTS = {
     ),
     "compute instances are forgotten": (
         f"import {UTILS}.nvml.writer as m; m.Writer._create_compute = lambda *args: None\n"
-        "import ansible_collections.nvidia.mig.plugins.modules.mig_layout as m; "
-        "m.check_result = lambda *args: None",
+        f"import {UTILS}.node.layout_run as m; m.check_result = lambda *args: None",
         "converge",
         SILENT,
     ),
     "check mode predicts nothing": (
-        "import ansible_collections.nvidia.mig.plugins.modules.mig_layout as m; "
-        "m.future = lambda states, plan: states",
+        f"import {UTILS}.node.layout_run as m; m.future = lambda states, plan: states",
         "converge",
         OTHER,
     ),
