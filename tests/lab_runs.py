@@ -89,13 +89,20 @@ class Lab:
 
     def kubectl(self, *argv: str, stdin: str = "", json: bool = True) -> Any:
         """Run ``kubectl`` against the lab's API and return its JSON, or its text."""
+        text = self._client("kubectl", *argv, *(["-o", "json"] if json else []), stdin=stdin)
+        return loads(text) if json else text
+
+    def helm(self, *argv: str) -> Any:
+        """Run ``helm`` against the lab's API and return its JSON."""
+        return loads(self._client("helm", *argv, "-o", "json"))
+
+    def _client(self, program: str, *argv: str, stdin: str = "") -> str:
         done = subprocess.run(
             [
-                str(self.directory / "bin" / "kubectl"),
+                str(self.directory / "bin" / program),
                 "--kubeconfig",
                 str(self.directory / "kubeconfig"),
                 *argv,
-                *(["-o", "json"] if json else []),
             ],
             env=self.environment,
             input=stdin,
@@ -103,5 +110,5 @@ class Lab:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"kubectl {' '.join(argv)}: {done.stdout}{done.stderr}"
-        return loads(done.stdout) if json else done.stdout
+        assert done.returncode == 0, f"{program} {' '.join(argv)}: {done.stdout}{done.stderr}"
+        return done.stdout

@@ -49,6 +49,10 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("node")
     parser.set_defaults(run=_reboot)
+    parser = subparsers.add_parser("power", help="switch a node off and on: off, no connection reaches it")
+    parser.add_argument("node")
+    parser.add_argument("to", choices=["off", "on"])
+    parser.set_defaults(run=_power)
     _register_fault(subparsers)
     parser = subparsers.add_parser("calls", help="how often each NVML function was called on a node")
     parser.add_argument("node")
@@ -248,6 +252,18 @@ def _reboot(arguments: argparse.Namespace) -> int:
     fleet.new_boot_id(arguments.node)
     boot_id = paths.boot_id(arguments.node).read_text(encoding="utf-8").strip()
     say(f"{arguments.node}: rebooted, boot id {boot_id}")
+    return 0
+
+
+def _power(arguments: argparse.Namespace) -> int:
+    fleet.existing(arguments.node)
+    marker = paths.switched_off(arguments.node)
+    if arguments.to == "off":
+        marker.touch()
+    elif marker.exists():
+        marker.unlink()
+        return _reboot(arguments)
+    say(f"{arguments.node}: {arguments.to}")
     return 0
 
 

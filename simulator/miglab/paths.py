@@ -54,6 +54,11 @@ def boot_id(name: str) -> Path:
     return node_dir(name) / "boot_id"
 
 
+def switched_off(name: str) -> Path:
+    """Empty file that is there while the node cannot be reached."""
+    return node_dir(name) / "switched_off"
+
+
 def checkpoint(name: str) -> Path:
     """Kubelet's device manager checkpoint of the node (kubelet's own JSON)."""
     return node_dir(name) / "kubelet_internal_checkpoint"

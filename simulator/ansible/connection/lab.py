@@ -62,12 +62,15 @@ class Connection(LocalConnection):  # type: ignore[misc]
             raise AnsibleConnectionFailure(
                 f"refused to run {cmd!r}: a simulated node shares this machine; use 'mig-lab reboot NODE'"
             )
+        self._connect()
         return super().exec_command(_within(self._node(), cmd), in_data=in_data, sudoable=sudoable)
 
     def _connect(self) -> Any:
         state = paths.node_state(self._node())
         if not os.path.exists(state):
             raise AnsibleConnectionFailure(f"no simulated node '{self._node()}' in the lab: run 'mig-lab up'")
+        if os.path.exists(paths.switched_off(self._node())):
+            raise AnsibleConnectionFailure(f"{self._node()} is off: 'mig-lab power {self._node()} on'")
         return super()._connect()
 
     def _node(self) -> str:

@@ -133,6 +133,11 @@ release:
         gfd: {enabled: false}
         migStrategy: single
         nfd: {enabled: false}
+    previous_values:
+      description: The user-supplied values that were there before; null if there was no release.
+      type: dict
+      sample:
+        migStrategy: none
 """
 
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.charts import DEVICE_PLUGIN

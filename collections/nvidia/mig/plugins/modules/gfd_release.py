@@ -147,6 +147,11 @@ release:
         gfd: {enabled: true}
         migStrategy: single
         nfd: {enabled: true}
+    previous_values:
+      description: The user-supplied values that were there before; null if there was no release.
+      type: dict
+      sample:
+        migStrategy: none
 """
 
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.charts import FEATURE_DISCOVERY

@@ -119,6 +119,7 @@ class Run:
         if target.adopted:
             values = self._adopt(target, current, values)
         difference = compare(target, current, self.chart, source.version, values)
+        before = dict(current) if target.release else None
         for warning in charts.warnings(self.chart, source.version, selection, self.params.get("nfd")):
             self.module.warn(warning)
         changing = bool(difference.actions)
@@ -136,7 +137,7 @@ class Run:
                     commands=self.helm.commands,
                 )
                 raise
-        return self._report(target, difference, changing and wanted != "planned", values)
+        return self._report(target, difference, changing and wanted != "planned", values, before)
 
     def _carry_out(
         self, target: Target, source: ChartSource, values: Mapping[str, Any], changing: bool
@@ -219,10 +220,15 @@ class Run:
             ):
                 raise ClusterError(f"helm reported success, but {target.release} is still there")
         gone = Target(target.name, target.namespace, None, target.adopted)
-        return self._report(gone, difference, bool(difference.actions), {})
+        return self._report(gone, difference, bool(difference.actions), {}, None)
 
     def _report(
-        self, target: Target, difference: Difference, changed: bool, values: Mapping[str, Any]
+        self,
+        target: Target,
+        difference: Difference,
+        changed: bool,
+        values: Mapping[str, Any],
+        before: Optional[Mapping[str, Any]],
     ) -> Dict[str, Any]:
         release = target.release
         header = f"release {target.name} in namespace {target.namespace}"
@@ -239,6 +245,7 @@ class Run:
                 "status": release.status if release else "absent",
                 "adopted": target.adopted,
                 "user_values": dict(values),
+                "previous_values": before,
             },
             "commands": self.helm.commands,
             "diff": {

@@ -4,7 +4,8 @@
 """Every host's strategy -> the settings of the cluster's two releases. Pure.
 
 ``migStrategy`` is a value of a release, so it holds for the whole cluster. Hosts that want different
-things share one release with named configs, and each node's label picks one.
+things share one release with named configs, and each node's label picks one. So do hosts that switch
+one after another: until its turn comes, a node keeps what it has.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import CONFIG_LABEL, PRESENT_LABEL
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import STRATEGIES, check_strategy
+
+Wish = Tuple[str, Optional[Mapping[str, Any]]]
+"""Strategy and sharing."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,16 @@ class ReleaseSettings:
         configs: by name, ``{'strategy': ...}`` and, where there is one, ``'sharing'``.
         default_config: for nodes without the label.
         config_by_host: the label's value for each host; an empty text means that the label is not wanted.
+        label_by_host: the same where the label has to be written; None takes it away.
+        switched_by_host: the label's value for each host that is still to switch, once its turn has come.
     """
 
     strategy: Optional[str]
     configs: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     default_config: Optional[str] = None
     config_by_host: Dict[str, str] = field(default_factory=dict)
+    label_by_host: Dict[str, Optional[str]] = field(default_factory=dict)
+    switched_by_host: Dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> Dict[str, Any]:
         return {
@@ -44,45 +52,98 @@ class ReleaseSettings:
             "default_config": self.default_config,
             "config_by_host": self.config_by_host,
             "node_labels": {
-                host: {CONFIG_LABEL: config or None, PRESENT_LABEL: "true"}
-                for host, config in self.config_by_host.items()
+                host: {CONFIG_LABEL: config, PRESENT_LABEL: "true"}
+                for host, config in self.label_by_host.items()
+            },
+            "switched_labels": {
+                host: {CONFIG_LABEL: config, PRESENT_LABEL: "true"}
+                for host, config in self.switched_by_host.items()
             },
         }
 
 
-def settings(hosts: Mapping[str, Mapping[str, Any]]) -> ReleaseSettings:
+@dataclass(frozen=True)
+class Deployed:
+    """What the release says that is there: one strategy, or configs as in ReleaseSettings."""
+
+    strategy: Optional[str]
+    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    default_config: Optional[str] = None
+
+    def wish(self, label: Optional[str]) -> Optional[Wish]:
+        """What a node with this label has; None if its label names no config."""
+        if self.strategy is not None:
+            return self.strategy, None
+        config = self.configs.get(label or self.default_config or "")
+        return None if config is None else (config["strategy"], config.get("sharing") or None)
+
+
+def settings(
+    hosts: Mapping[str, Mapping[str, Any]],
+    deployed: Optional[Deployed] = None,
+    labels: Optional[Mapping[str, Optional[str]]] = None,
+    kept: Collection[str] = (),
+    switching: Collection[str] = (),
+) -> ReleaseSettings:
     """Combine the wishes of all hosts of a cluster.
 
     Args:
         hosts: by host name, ``{'strategy': 'single', 'sharing': {...} or None}``. All GPU hosts of the
             cluster belong in it, not just those of the current run, or the others would lose theirs.
+        deployed: the release that is there; None if there is none, and then nothing is kept.
+        labels: the value of each node's config label now.
+        kept: hosts whose nodes stay as they are, whatever they wish.
+        switching: those of them whose turn comes before these settings are replaced.
 
     Raises:
         InputError: no hosts, or a host's wish is malformed.
     """
     if not hosts:
         raise InputError("no host of the inventory has GPUs to release for", path="hosts")
-    wishes: Dict[str, Tuple[str, Optional[Mapping[str, Any]]]] = {}
-    for host, wish in hosts.items():
-        strategy = check_strategy(wish.get("strategy"), f"{host}: strategy")
-        sharing = wish.get("sharing") or None
-        parse_sharing(sharing, f"{host}: sharing")
-        wishes[host] = (strategy, sharing)
-    names = {host: _name(strategy, sharing) for host, (strategy, sharing) in wishes.items()}
+    labels = labels or {}
+    kept = () if deployed is None else kept
+    wishes = {host: _parse(host, wish) for host, wish in hosts.items()}
+    now = dict(wishes)
+    if deployed is not None:
+        now.update((host, deployed.wish(labels.get(host)) or wishes[host]) for host in kept)
+    moving = {host: wishes[host] for host in sorted(switching) if now[host] != wishes[host]}
+    names = {host: _name(*now[host]) for host in sorted(hosts)}
     distinct = sorted(set(names.values()))
-    if len(distinct) == 1 and not any(sharing for _strategy, sharing in wishes.values()):
-        (strategy,) = {strategy for strategy, _sharing in wishes.values()}
-        return ReleaseSettings(strategy, config_by_host=dict.fromkeys(sorted(hosts), ""))
+    if len(distinct) == 1 and not moving and not any(sharing for _strategy, sharing in now.values()):
+        ((strategy, _none),) = set(now.values())
+        bare = dict.fromkeys(names, "")
+        return ReleaseSettings(
+            strategy, config_by_host=bare, label_by_host={h: None for h in names if h not in kept}
+        )
     # All plain strategies are always there: a node that changes its strategy then needs a new label only,
     # while a changed config map would restart the device plugin on every node.
     configs: Dict[str, Dict[str, Any]] = {strategy: {"strategy": strategy} for strategy in STRATEGIES}
-    for host, (strategy, sharing) in wishes.items():
+    for strategy, sharing in [*now.values(), *moving.values()]:
         if sharing:
-            configs[names[host]] = {"strategy": strategy, "sharing": sharing}
-    if len(distinct) == 1:
-        return ReleaseSettings(None, configs, distinct[0], dict.fromkeys(sorted(hosts), ""))
+            configs[_name(strategy, sharing)] = {"strategy": strategy, "sharing": sharing}
     # mixed is right for whatever an unlabelled node has: whole GPUs, and MIG devices by their own names.
-    return ReleaseSettings(None, configs, "mixed", {host: names[host] for host in sorted(hosts)})
+    default = distinct[0] if len(distinct) == 1 else "mixed"
+    config_by_host = {host: "" if len(distinct) == 1 else name for host, name in names.items()}
+    return ReleaseSettings(
+        None,
+        configs,
+        default,
+        config_by_host,
+        {
+            host: config_by_host[host] or None
+            for host, name in names.items()
+            # A node that is kept is written to only if it would not keep what it has.
+            if host not in kept or (labels.get(host) or default) != name
+        },
+        {host: _name(*wish) for host, wish in moving.items()},
+    )
+
+
+def _parse(host: str, wish: Mapping[str, Any]) -> Wish:
+    strategy = check_strategy(wish.get("strategy"), f"{host}: strategy")
+    sharing = wish.get("sharing") or None
+    parse_sharing(sharing, f"{host}: sharing")
+    return strategy, sharing
 
 
 def _name(strategy: str, sharing: Optional[Mapping[str, Any]]) -> str:

@@ -25,6 +25,7 @@ def test_one_strategy_is_a_plain_value(strategy):
         "node_labels": {
             host: {"nvidia.com/device-plugin.config": None, "nvidia.com/gpu.present": "true"} for host in "ab"
         },
+        "switched_labels": {},
     }
 
 
