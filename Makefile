@@ -6,6 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 LIMIT ?= dgx
+SCENARIOS ?=
 
 .PHONY: help demo test lint sanity unit campaign molecule lab fresh down clean
 
@@ -28,7 +29,7 @@ fresh: $(VENV)/.ready ## the lab's nodes as they came from the factory
 down: ## stop the lab
 	mig-lab down
 
-test: lint sanity unit ## every check and every test that needs no container
+test: lint sanity unit molecule ## every check and every test
 
 lint: $(VENV)/.ready-test ## static checks
 	ruff check
@@ -51,8 +52,8 @@ unit: $(VENV)/.ready-test ## tests, on the simulated NVML and a real Kubernetes 
 campaign: $(VENV)/.ready-test ## the long form of the fault campaign, about an hour
 	python tests/campaign
 
-molecule: $(VENV)/.ready-test ## the roles in containers (needs podman)
-	tools/molecule.sh
+molecule: $(VENV)/.ready-test ## the roles in containers; left out where podman starts none
+	tools/molecule-test.sh $(SCENARIOS)
 
 clean: ## forget the lab and the environments
 	-mig-lab down
