@@ -1,7 +1,7 @@
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node whose Python has no nvidia-ml-py, and a virtual environment beside it that has: both are real ones."""
+"""A node whose Python has no nvidia-ml-py, and a virtual environment beside it that has: both are real."""
 
 from __future__ import annotations
 
