@@ -59,6 +59,10 @@ def changes(output: str) -> Dict[str, int]:
     return {host: sum(word == "CHANGED" for other, word in found if other == host) for host in dict(found)}
 
 
+def test_the_version_is_the_one_that_this_repository_is_tested_with():
+    assert f'"nvidia-ml-py=={VERSION}"' in (COLLECTIONS.parent / "pyproject.toml").read_text()
+
+
 # What is refused.
 
 PYTHON = {"executable": sys.executable, "version_info": list(sys.version_info[:3])}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any, Dict
 import pynvml
 import pytest
 from ansible_collections.nvidia.mig.plugins.module_utils.node.python import MOST
+from ansible_collections.nvidia.mig.tests.unit.plugins.modules.node_support import COLLECTIONS
 from ansible_collections.nvidia.mig.tests.unit.plugins.modules.test_node_payload import MODULES, payload
 
 OPTIONS: Dict[str, Dict[str, Any]] = {
@@ -55,6 +57,31 @@ class Node:
         result = dict(json.loads(done.stdout))
         assert (done.returncode != 0) == bool(result.get("failed"))
         return result
+
+
+def task(node: Node, entry: Dict[str, Any]) -> str:
+    """What Ansible says of mig_layout as a task; it names a module that it sends."""
+    options = {"layout": [entry], "state": "planned", "nvml_python": node.other}
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible"), "localhost", "-vvv", "--connection=local"),
+            *("-m", "nvidia.mig.mig_layout", "-a", json.dumps(options)),
+            *("-e", f"ansible_python_interpreter={node.usual}", "-i", "localhost,"),
+        ],
+        env={
+            **os.environ,
+            **node.host.node.environment(),
+            "PYTHONPATH": "",
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_PIPELINING": "true",
+            "ANSIBLE_NOCOLOR": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.fixture
@@ -101,6 +128,11 @@ def test_the_usual_python_is_taken_if_it_has_the_binding(node):
     shutil.copy(node.binding, packages)
     node.binding.unlink()
     assert not node.run("mig_info").get("failed")
+
+
+def test_a_node_as_wanted_is_probed_with_it(node):
+    assert "Using module file" in task(node, {"gpus": 0, "profiles": {"3g.20gb": 2}})
+    assert "Using module file" not in task(node, {"gpus": 0, "mig": False})
 
 
 def test_options_that_no_pipe_holds_are_told_and_do_not_hang(node):
