@@ -44,20 +44,25 @@ class ActionModule(ActionBase):
     def _unchanged(self, task_vars: dict[str, Any]) -> dict[str, Any] | None:
         """The module's result if there is nothing to do; None if the module has to look, or to complain."""
         options = ArgumentSpecValidator(**layout_spec()).validate(self._task.args)
-        found = None if options.error_messages else self._probe(task_vars)
-        if found is None:
+        if options.error_messages:
             return None
-        return unchanged(options.validated_parameters, found, self._task.diff)
+        found = self._probe(task_vars, options.validated_parameters["nvml_python"])
+        return None if found is None else unchanged(options.validated_parameters, found, self._task.diff)
 
-    def _probe(self, task_vars: dict[str, Any]) -> dict[str, Any] | None:
+    def _probe(self, task_vars: dict[str, Any], nvml_python: str) -> dict[str, Any] | None:
         """What the probe found on the node; None where it cannot run."""
         python = self._python(task_vars)
         # Ansible keeps the variables of a delegate apart; such a task is rare.
         if python is None or self._task.delegate_to or not self._is_pipelining_enabled("new"):
             return None
-        command = shlex.join([*shlex.split(python), "-"])
         environment = self._compute_environment_string()
-        done = self._low_level_execute_command(f"{environment} {command}".strip(), in_data=PROBE)
+        usual, other = (
+            f"{environment} {shlex.join([*words, '-'])}".strip()
+            for words in (shlex.split(python), [nvml_python])
+        )
+        # The other one was made for this, so where it is, it has what the usual one may lack.
+        command = f"if [ -x {shlex.quote(nvml_python)} ]; then {other}; else {usual}; fi"
+        done = self._low_level_execute_command(command, in_data=PROBE)
         try:
             return dict(json.loads(done["stdout"])) if done["rc"] == 0 else None
         except ValueError:

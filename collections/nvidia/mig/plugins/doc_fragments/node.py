@@ -9,7 +9,7 @@ from __future__ import annotations
 class ModuleDocFragment:
     DOCUMENTATION = r"""
 requirements:
-  - nvidia-ml-py >= 11.525 (Python package, on the node)
+  - nvidia-ml-py >= 11.525 (Python package, on the node; the role P(nvidia.mig.nvml_python#role) installs it)
   - the NVIDIA driver, 450.80.02 or newer (on the node)
 options:
   kubelet_checkpoint:
@@ -24,6 +24,14 @@ options:
         are gone.
     type: path
     default: /var/log/pods
+  nvml_python:
+    description:
+      - Another Python 3.9 or newer on the node. The module goes on under it if the Python that Ansible uses
+        there has no usable nvidia-ml-py.
+      - The default is what the role P(nvidia.mig.nvml_python#role) makes. C(module_defaults) of the group
+        C(group/nvidia.mig.mig) set another one for all modules.
+    type: path
+    default: /opt/nvidia-mig/python/bin/python3
 notes:
   - NVML leaves most of what has to do with MIG to root, so run it with C(become=true).
 """

@@ -124,6 +124,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import G
 from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import diff, summaries
 from ansible_collections.nvidia.mig.plugins.module_utils.node.mode import mode_list
 from ansible_collections.nvidia.mig.plugins.module_utils.node.options import allocations_from, node_options
+from ansible_collections.nvidia.mig.plugins.module_utils.node.python import go_on_with_nvml
 from ansible_collections.nvidia.mig.plugins.module_utils.node.reset import describe, reset_argv
 from ansible_collections.nvidia.mig.plugins.module_utils.node.reset_run import find_candidates, run_reset
 
@@ -203,6 +204,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
+        go_on_with_nvml(module.params)
         result = run(module)
     except MigError as error:
         module.fail_json(**error.fail_args())

@@ -290,6 +290,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import G
 from ansible_collections.nvidia.mig.plugins.module_utils.node.holders import pods_of
 from ansible_collections.nvidia.mig.plugins.module_utils.node.kubelet import Allocations, Pod
 from ansible_collections.nvidia.mig.plugins.module_utils.node.options import allocations_from, node_options
+from ansible_collections.nvidia.mig.plugins.module_utils.node.python import go_on_with_nvml
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import open_nvml
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.values import GpuReading, MigDevice, Process
@@ -415,6 +416,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
+        go_on_with_nvml(module.params)
         result = run(module)
     except MigError as error:
         module.fail_json(**error.fail_args())

@@ -292,12 +292,14 @@ not_restored:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.node.layout_run import run_layout
+from ansible_collections.nvidia.mig.plugins.module_utils.node.python import go_on_with_nvml
 from ansible_collections.nvidia.mig.plugins.module_utils.node.wanted import layout_spec
 
 
 def main() -> None:
     module = AnsibleModule(supports_check_mode=True, **layout_spec())
     try:
+        go_on_with_nvml(module.params)
         result = run_layout(module.params, module.check_mode, module._diff)
     except MigError as error:
         module.fail_json(**error.fail_args())

@@ -117,6 +117,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.node.mode import (
     select,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.node.options import allocations_from, node_options
+from ansible_collections.nvidia.mig.plugins.module_utils.node.python import go_on_with_nvml
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.platform import is_in_guest
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import open_nvml
@@ -167,6 +168,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
+        go_on_with_nvml(module.params)
         result = run(module)
     except MigError as error:
         module.fail_json(**error.fail_args())

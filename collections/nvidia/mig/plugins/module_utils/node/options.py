@@ -14,12 +14,16 @@ from ansible_collections.nvidia.mig.plugins.module_utils.node.kubelet import (
     read_allocations,
 )
 
+# Where the role nvml_python makes it.
+NVML_PYTHON = "/opt/nvidia-mig/python/bin/python3"
+
 
 def node_options() -> Dict[str, Any]:
     """Argument spec."""
     return {
         "kubelet_checkpoint": {"type": "path", "default": CHECKPOINT},
         "pod_log_directory": {"type": "path", "default": POD_LOGS},
+        "nvml_python": {"type": "path", "default": NVML_PYTHON},
     }
 
 

@@ -22,6 +22,8 @@ else:
     _pynvml = pynvml
     _IMPORT_ERROR = None
 
+_ROLE = "the role nvidia.mig.nvml_python gives the node a Python of its own that has it"
+
 # Codes of nvmlReturn_t (nvml.h). pynvml knows the newest of them only in its newest versions.
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
@@ -132,7 +134,7 @@ def open_nvml() -> Iterator[Session]:
     Raises:
         DeviceError: nvidia-ml-py is missing or hidden by an old package, or the driver is not there.
     """
-    pynvml = _usable_pynvml()
+    pynvml = usable_pynvml()
     session = Session(pynvml)
     session.call("nvmlInit", doing=None)
     try:
@@ -143,23 +145,24 @@ def open_nvml() -> Iterator[Session]:
             pynvml.nvmlShutdown()
 
 
-def _usable_pynvml() -> ModuleType:
+def usable_pynvml() -> ModuleType:
+    """The binding, if this Python has it. Raises DeviceError."""
     if _pynvml is None:
         # Not Ansible's own words for this: at boot there is no Ansible.
         raise DeviceError(
             f"the Python package nvidia-ml-py is missing for {sys.executable}",
-            hint="install it there; for modules, ansible_python_interpreter names another Python that has it",
+            hint=f"install it there; {_ROLE}",
             details={"exception": _IMPORT_ERROR},
         )
     if hasattr(_pynvml, "__path__"):
         # nvidia-ml-py is one file; the package of that name is what pynvml was before version 12.
         raise DeviceError(
             f"an old pynvml package in {list(_pynvml.__path__)[0]} hides nvidia-ml-py",
-            hint="uninstall pynvml, or update it to 12 or newer, and install nvidia-ml-py",
+            hint=f"uninstall pynvml, or update it to 12 or newer, and install nvidia-ml-py; {_ROLE}",
         )
     if not hasattr(_pynvml, "nvmlDeviceGetGpuInstanceProfileInfoV"):
         raise DeviceError(
             f"nvidia-ml-py in {_pynvml.__file__} is too old for MIG",
-            hint="update nvidia-ml-py to 11.525 or newer",
+            hint=f"update nvidia-ml-py to 11.525 or newer; {_ROLE}",
         )
     return _pynvml

@@ -44,6 +44,10 @@ CASES = {
         {"mig_layout": LAYOUT, "mig_boot_python": "python3"},
         "mig_boot_python: set an absolute path",
     ),
+    "without": (
+        {"mig_layout": LAYOUT, "mig_boot_python": "/bin/false"},
+        "is there for /bin/false; run the role nvidia.mig.nvml_python",
+    ),
     "percent": ({"mig_layout": LAYOUT, "mig_boot_nfd_directory": "/a%b"}, "mig_boot_nfd_directory: set an"),
 }
 
@@ -56,7 +60,8 @@ def messages(tmp_path_factory):
     shared = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     (directory / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": shared}}))
     task = {"ansible.builtin.include_role": {"name": "nvidia.mig.mig_boot", "tasks_from": "preflight"}}
-    play = {"hosts": "all", "gather_facts": False, "tasks": [task]}
+    facts = {"cacheable": True, "service_mgr": "systemd", "python": {"executable": sys.executable}}
+    play = {"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": facts}, task]}
     (directory / "play.yml").write_text(yaml.safe_dump([play]))
     done = subprocess.run(
         [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.yml", "play.yml"],
