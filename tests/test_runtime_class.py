@@ -20,7 +20,7 @@ PLAYBOOK = """
 
 
 def test_runtime_class(lab: Lab, tmp_path: Path) -> None:
-    """Predicted, created with the handler that containerd has, found again, and mended when somebody removed it."""
+    """Predicted, created with the handler that containerd has, and found again."""
     if not lab.has_cluster:
         pytest.skip("no Kubernetes API: 'mig-lab cluster binaries' tells why")
     playbook = tmp_path / "runtime-class.yml"
