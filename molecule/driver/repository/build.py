@@ -172,7 +172,7 @@ def build_rpm(package: Package, work: Path, target: Path) -> None:
     root.mkdir(parents=True)
     package.files(root)
     files = [f"/{path.relative_to(root)}" for path in root.rglob("*") if path.is_file()]
-    epochs = {other.name: other.epoch for other in el(package.version)}
+    epochs = {other.name: other.epoch for other in el(VERSIONS[-1])}
     spec = [
         f"Name: {package.name}",
         f"Epoch: {package.epoch}",
@@ -282,8 +282,9 @@ def main() -> None:
         for package in debian_s_own(version):
             build_deb(package, work, target / "own")
     kernel = run("uname", "-r").strip()
-    for name in ("deb", "own"):
-        build_deb(Package(f"linux-headers-{kernel}", "1", "linux"), work, target / name)
+    build_deb(Package(f"linux-headers-{kernel}", "1", "linux"), work, target / "deb")
+    for headers in (target / "deb").glob("linux-headers-*"):
+        shutil.copy(headers, target / "own")
     # Enterprise Linux names it kernel-devel, with the kernel's version and release.
     name, version, release = f"kernel-devel-{kernel}".rsplit("-", 2)
     build_rpm(Package(name, version, "kernel", release=release), work, target / "rpm")
