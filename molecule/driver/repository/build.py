@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VERSIONS = ("570.195.03", "580.65.06", "580.95.05")
+DISTRIBUTION = ("535.261.03", "550.163.01")
 LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
 EPOCH = 3  # of NVIDIA's rpm packages
 
@@ -112,6 +113,17 @@ def debian(version: str) -> list[Package]:
     ]
 
 
+def debian_s_own(version: str) -> list[Package]:
+    """What Debian itself has of one version, in non-free."""
+    source = "nvidia-graphics-drivers"
+    return [
+        Package("nvidia-driver", version, source, ("nvidia-smi",)),
+        Package("nvidia-smi", version, source),
+        Package("nvidia-kernel-dkms", version, source, module="proprietary"),
+        Package("nvidia-persistenced", version, "nvidia-persistenced", unit="nvidia-persistenced"),
+    ]
+
+
 def el(version: str) -> list[Package]:
     """What the repository rhel9 holds of one version."""
     kmods = ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms")
@@ -160,7 +172,7 @@ def build_rpm(package: Package, work: Path, target: Path) -> None:
     root.mkdir(parents=True)
     package.files(root)
     files = [f"/{path.relative_to(root)}" for path in root.rglob("*") if path.is_file()]
-    epochs = {other.name: other.epoch for other in el(package.version)}
+    epochs = {other.name: other.epoch for other in el(VERSIONS[-1])}
     spec = [
         f"Name: {package.name}",
         f"Epoch: {package.epoch}",
@@ -256,7 +268,7 @@ def main() -> None:
     target = Path(sys.argv[1])
     work = target / "work"
     shutil.rmtree(target, ignore_errors=True)
-    for name in ("deb", "rpm"):
+    for name in ("deb", "own", "rpm"):
         (target / name).mkdir(parents=True)
     work.mkdir()
     make_key(work / "gpg", "Scenario <scenario@example.org>", target / "key.asc")
@@ -266,14 +278,20 @@ def main() -> None:
             build_deb(package, work, target / "deb")
         for package in el(version):
             build_rpm(package, work, target / "rpm")
+    for version in DISTRIBUTION:
+        for package in debian_s_own(version):
+            build_deb(package, work, target / "own")
     kernel = run("uname", "-r").strip()
     build_deb(Package(f"linux-headers-{kernel}", "1", "linux"), work, target / "deb")
+    for headers in (target / "deb").glob("linux-headers-*"):
+        shutil.copy(headers, target / "own")
     # Enterprise Linux names it kernel-devel, with the kernel's version and release.
     name, version, release = f"kernel-devel-{kernel}".rsplit("-", 2)
     build_rpm(Package(name, version, "kernel", release=release), work, target / "rpm")
     # The node has these from Debian, of which its rpm database knows nothing.
     build_rpm(Package("python3-dnf-plugin-versionlock", "4.3.0", "dnf-plugins-core"), work, target / "rpm")
     build_rpm(Package("bash", "5.1.8", "bash", provides="/bin/sh"), work, target / "rpm")
+    sign_deb(target / "own", work / "gpg")
     # The same again, signed by somebody else.
     for kind, sign in (("deb", sign_deb), ("rpm", sign_rpm)):
         shutil.copytree(target / kind, target / f"{kind}-other")

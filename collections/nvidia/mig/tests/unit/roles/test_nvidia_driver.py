@@ -131,6 +131,21 @@ def test_what_the_package_manager_is_asked_for(distribution, version, wanted):
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            "nvidia-open | 580.95.05-1 | https://a  Packages",
+            "nvidia-open | 3:570.195.03-1~deb12u1 | https://b  Packages",
+        ],
+        ["nvidia-open | 580.95.05 |", "", "nvidia-open | 580.95.05 |", "nvidia-open | 570.195.03 |"],
+    ],
+    ids=["apt", "dnf"],
+)
+def test_versions_that_the_repositories_offer(lines):
+    assert variables(__nvidia_driver_offers={"stdout_lines": lines})["offered"] == ["580.95.05", "570.195.03"]
+
+
+@pytest.mark.parametrize(
     ("distribution", "version", "modules", "stream", "locked"),
     [
         ("Rocky 9.6", "", "open", "open-dkms", False),
