@@ -45,7 +45,7 @@ def within(timeout: float, work: Work) -> Dict[str, Any]:
         if text is None:
             os.killpg(child, signal.SIGKILL)
             # It is not waited for: what hangs in the kernel cannot be killed either.
-            raise NoAnswerError(f"no answer within {timeout:g} s{_last_call(trace)}")
+            raise NoAnswerError(f"no answer within {round(timeout, 1):g} s{_last_call(trace)}")
         status = os.waitpid(child, 0)[1]
     try:
         return dict(json.loads(text))
