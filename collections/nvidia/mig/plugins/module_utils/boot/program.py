@@ -38,13 +38,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 def attempt(layout: str, timeout: float) -> Dict[str, Any]:
     """`restore`, for as long as it may take; services that hold the GPUs are away where a mode changes."""
-    end = time.monotonic() + timeout
+    begin = time.monotonic()
     away: List[str] = []
     try:
         wish = read_wish(layout)
         if wish["services"] and within(timeout, lambda: {"modes": changes_modes(wish)})["modes"]:
             away = services.stop(wish["services"])
-        return within(max(1.0, end - time.monotonic()), lambda: restore(wish))
+        return within(timeout, lambda: restore(wish), spent=time.monotonic() - begin)
     except MigError as error:
         return failure(str(error))
     except NoAnswerError as error:
