@@ -27,21 +27,27 @@ class NoAnswerError(Exception):
     """The work ended, or was ended, without an answer. It says why."""
 
 
-def within(timeout: float, work: Work) -> Dict[str, Any]:
+def within(timeout: float, work: Work, spent: float = 0) -> Dict[str, Any]:
     """What ``work`` returns, which must be JSON.
+
+    Args:
+        timeout: seconds, for this and what went before.
+        work: what to do.
+        spent: how many of them are gone.
 
     Raises:
         NoAnswerError: it did not return in time, was killed, or had an error of its own.
     """
+    left = max(1.0, timeout - spent)
     with tempfile.TemporaryFile("w+") as trace:
         answer, question = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(answer)
-            _work(work, question, trace, timeout)
+            _work(work, question, trace, left)
         os.close(question)
         with os.fdopen(answer, "rb") as pipe:
-            text = _read(pipe, timeout)
+            text = _read(pipe, left)
         if text is None:
             os.killpg(child, signal.SIGKILL)
             # It is not waited for: what hangs in the kernel cannot be killed either.

@@ -12,10 +12,11 @@ import re
 import sys
 import time
 from datetime import datetime, timezone
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
+from ansible_collections.nvidia.mig.plugins.module_utils.boot import services
 from ansible_collections.nvidia.mig.plugins.module_utils.boot.deadline import NoAnswerError, within
-from ansible_collections.nvidia.mig.plugins.module_utils.boot.restore import failure, restore
+from ansible_collections.nvidia.mig.plugins.module_utils.boot.restore import changes_modes, failure, restore
 from ansible_collections.nvidia.mig.plugins.module_utils.boot.status import STATUS_FILE, write_atomically
 from ansible_collections.nvidia.mig.plugins.module_utils.boot.wish import LAYOUT_FILE, read_wish
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
@@ -36,14 +37,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def attempt(layout: str, timeout: float) -> Dict[str, Any]:
-    """`restore`, for as long as it may take."""
+    """`restore`, for as long as it may take; services that hold the GPUs are away where a mode changes."""
+    begin = time.monotonic()
+    away: List[str] = []
     try:
         wish = read_wish(layout)
-        return within(timeout, lambda: restore(wish))
+        if wish["services"] and within(timeout, lambda: {"modes": changes_modes(wish)})["modes"]:
+            away = services.stop(wish["services"])
+        return within(timeout, lambda: restore(wish), spent=time.monotonic() - begin)
     except MigError as error:
         return failure(str(error))
     except NoAnswerError as error:
         return failure(f"The work was given up: {error}. Run the playbook: it goes on from what is there.")
+    finally:
+        services.start(away)
 
 
 def _publish(outcome: Dict[str, Any], options: argparse.Namespace) -> bool:

@@ -34,6 +34,17 @@ def restore(wish: Mapping[str, Any]) -> Dict[str, Any]:
     return {"result": "unchanged", "message": "The GPUs were as wanted.", "actions": actions}
 
 
+def changes_modes(wish: Mapping[str, Any]) -> bool:
+    """Whether the MIG mode of a GPU is to change. False where that cannot be told: `restore` tells why."""
+    try:
+        plan = run_layout({**wish, "state": "planned"})["plan"]
+    except MigError:
+        return False
+    return any(
+        step["step"] == "reset_gpu" or (step["step"] == "set_mode" and not step["cancels"]) for step in plan
+    )
+
+
 def failure(message: str, actions: Sequence[str] = ()) -> Dict[str, Any]:
     """The outcome of an attempt that failed."""
     return {"result": "failed", "message": message, "actions": list(actions)}

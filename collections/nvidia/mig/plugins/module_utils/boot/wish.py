@@ -21,12 +21,13 @@ _DEFAULTS: Dict[str, Any] = {
     "minimum_driver": MINIMUM,
     "kubelet_checkpoint": CHECKPOINT,
     "pod_log_directory": POD_LOGS,
+    "services": (),
 }
 _HINT = "let the role nvidia.mig.mig_boot write it"
 
 
 def read_wish(path: str) -> Dict[str, Any]:
-    """The options that ``node.layout_run.run_layout`` takes. Raises InputError."""
+    """The options that ``node.layout_run.run_layout`` takes, and ``services``. Raises InputError."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()

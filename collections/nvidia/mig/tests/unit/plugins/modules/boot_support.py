@@ -70,8 +70,13 @@ class BootNode:
         control.reboot(self.host.node.state)
         shutil.rmtree(self.status.parent, ignore_errors=True)
 
-    def restore(self, timeout: float = 60, euid: int = 0, packages: Optional[Path] = None) -> Run:
-        """Run the program. -S hides site-packages, so there is no Ansible."""
+    def restore(
+        self, timeout: float = 60, euid: int = 0, packages: Optional[Path] = None, path: Optional[Path] = None
+    ) -> Run:
+        """Run the program. -S hides site-packages, so there is no Ansible. ``path`` comes first in PATH."""
+        environment = self.host.node.environment(euid)
+        if path:
+            environment["PATH"] = f"{path}:{environment['PATH']}"
         done = subprocess.run(
             [
                 *(self.python, "-S", str(self.directory / "restore"), "--timeout", str(timeout)),
@@ -79,7 +84,7 @@ class BootNode:
                 *("--features", str(self.features)),
             ],
             env={
-                **self.host.node.environment(euid),
+                **environment,
                 "PYTHONPATH": str(packages or self.directory / "packages"),
             },
             capture_output=True,
