@@ -92,9 +92,10 @@ class Lab:
         text = self._client("kubectl", *argv, *(["-o", "json"] if json else []), stdin=stdin)
         return loads(text) if json else text
 
-    def helm(self, *argv: str) -> Any:
-        """Run ``helm`` against the lab's API and return its JSON."""
-        return loads(self._client("helm", *argv, "-o", "json"))
+    def helm(self, *argv: str, json: bool = True) -> Any:
+        """Run ``helm`` against the lab's API and return its JSON, or its text."""
+        text = self._client("helm", *argv, *(["-o", "json"] if json else []))
+        return loads(text) if json else text
 
     def _client(self, program: str, *argv: str, stdin: str = "") -> str:
         done = subprocess.run(

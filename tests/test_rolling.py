@@ -135,11 +135,18 @@ def test_a_failed_canary_leaves_the_rest_untouched(fleet: Lab) -> None:
     assert all(offers(fleet, host) == NAMES["mixed"] for host in DGX)
 
 
-def test_one_of_a_batch_fails_and_every_node_serves_what_it_has(fleet: Lab) -> None:
-    """In a cluster of one strategy that is to have another: the release has to serve both for a while."""
-    alone = extra(
+@pytest.fixture
+def alone(fleet: Lab) -> Iterator[tuple[str, str]]:
+    """The dgx nodes as a cluster of their own; others are in it all the same, so the releases go at the end."""
+    yield extra(
         gpu_releases_group="dgx", gpu_releases_wait=False, mig_max_unavailable={"dgx": 2}, mig_canaries=1
     )
+    for release in ("nvidia-device-plugin", "gpu-feature-discovery"):
+        fleet.helm("uninstall", release, "-n", "nvidia-device-plugin", json=False)
+
+
+def test_one_of_a_batch_fails_and_every_node_serves_what_it_has(fleet: Lab, alone: tuple[str, str]) -> None:
+    """In a cluster of one strategy that is to have another: the release has to serve both for a while."""
     run = site(fleet, *alone)
     assert run.rc == 0, run.messages()
     assert values(fleet)["migStrategy"] == "mixed"
