@@ -137,7 +137,7 @@ def test_a_failed_canary_leaves_the_rest_untouched(fleet: Lab) -> None:
 
 @pytest.fixture
 def alone(fleet: Lab) -> Iterator[tuple[str, str]]:
-    """The dgx nodes as a cluster of their own; others are in it all the same, so the releases go at the end."""
+    """The dgx nodes as a cluster of their own. Other nodes are in it, too, so the releases go at the end."""
     yield extra(
         gpu_releases_group="dgx", gpu_releases_wait=False, mig_max_unavailable={"dgx": 2}, mig_canaries=1
     )
