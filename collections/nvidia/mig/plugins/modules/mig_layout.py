@@ -242,8 +242,17 @@ in_use:
       profile: 3g.20gb
       placement: {start: 4, size: 4}
       holders: [process 4711 (python), pod team-a/train]
+must_be_free:
+  description:
+    - Indexes of the GPUs that nobody may hold open while the plan is carried out, not even a daemon. Their MIG
+      mode changes or, from Hopper on, they get their first instance.
+    - A daemon such as C(nvidia-persistenced) is not among RV(clients), as NVML does not know of it.
+  returned: success
+  type: list
+  elements: int
+  sample: [0]
 clients:
-  description: Who uses GPUs whose MIG mode changes, outside of MIG instances. They block the change.
+  description: Who uses the GPUs of RV(must_be_free), outside of MIG instances. They block the change.
   returned: success
   type: list
   elements: dict

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ansible_collections.nvidia.mig.plugins.module_utils.boot import services
 from ansible_collections.nvidia.mig.plugins.module_utils.boot.deadline import NoAnswerError, within
-from ansible_collections.nvidia.mig.plugins.module_utils.boot.restore import changes_modes, failure, restore
+from ansible_collections.nvidia.mig.plugins.module_utils.boot.restore import failure, needs_free_gpus, restore
 from ansible_collections.nvidia.mig.plugins.module_utils.boot.status import STATUS_FILE, write_atomically
 from ansible_collections.nvidia.mig.plugins.module_utils.boot.wish import LAYOUT_FILE, read_wish
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
@@ -37,12 +37,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def attempt(layout: str, timeout: float) -> Dict[str, Any]:
-    """`restore`, for as long as it may take; services that hold the GPUs are away where a mode changes."""
+    """`restore`, for as long as it may take; services that hold the GPUs are away where these must be free."""
     begin = time.monotonic()
     away: List[str] = []
     try:
         wish = read_wish(layout)
-        if wish["services"] and within(timeout, lambda: {"modes": changes_modes(wish)})["modes"]:
+        if wish["services"] and within(timeout, lambda: {"free": needs_free_gpus(wish)})["free"]:
             away = services.stop(wish["services"])
         return within(timeout, lambda: restore(wish), spent=time.monotonic() - begin)
     except MigError as error:

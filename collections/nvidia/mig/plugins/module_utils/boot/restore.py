@@ -34,15 +34,12 @@ def restore(wish: Mapping[str, Any]) -> Dict[str, Any]:
     return {"result": "unchanged", "message": "The GPUs were as wanted.", "actions": actions}
 
 
-def changes_modes(wish: Mapping[str, Any]) -> bool:
-    """Whether the MIG mode of a GPU is to change. False where that cannot be told: `restore` tells why."""
+def needs_free_gpus(wish: Mapping[str, Any]) -> bool:
+    """Whether nothing may hold a GPU open meanwhile. False where that cannot be told: `restore` tells why."""
     try:
-        plan = run_layout({**wish, "state": "planned"})["plan"]
+        return bool(run_layout({**wish, "state": "planned"})["must_be_free"])
     except MigError:
         return False
-    return any(
-        step["step"] == "reset_gpu" or (step["step"] == "set_mode" and not step["cancels"]) for step in plan
-    )
 
 
 def failure(message: str, actions: Sequence[str] = ()) -> Dict[str, Any]:

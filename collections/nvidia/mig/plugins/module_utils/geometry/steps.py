@@ -175,13 +175,16 @@ class Plan:
         before: ``{'GPU 0': {'mig': True, 'instances': ['1g.5gb 0:1']}}`` for every GPU with a wanted layout.
         after: the same, as it will be.
         in_use: what is destroyed although it is held; only with ``destroy_in_use``.
-        clients: by GPU index, who uses a GPU (outside MIG instances) whose mode changes. They block a reset.
+        must_be_free: indexes of the GPUs that nobody may hold open, not even a daemon: their MIG mode changes or,
+            from Hopper on, they get their first instance.
+        clients: by GPU index, who uses one of these (outside MIG instances).
     """
 
     steps: Tuple[Step, ...] = ()
     before: Dict[str, Any] = field(default_factory=dict)
     after: Dict[str, Any] = field(default_factory=dict)
     in_use: Tuple[InUse, ...] = ()
+    must_be_free: Tuple[int, ...] = ()
     clients: Dict[int, Tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -201,11 +204,6 @@ class Plan:
     @property
     def mode_steps(self) -> Tuple[Union[SetMode, ResetGpu], ...]:
         return tuple(step for step in self.steps if isinstance(step, (SetMode, ResetGpu)))
-
-    @property
-    def mode_changes(self) -> Tuple[int, ...]:
-        """Indexes of the GPUs whose MIG mode changes."""
-        return tuple(s.gpu for s in self.mode_steps if isinstance(s, ResetGpu) or not s.cancels)
 
     @property
     def resets(self) -> Tuple[int, ...]:

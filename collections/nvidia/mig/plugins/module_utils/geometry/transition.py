@@ -90,7 +90,7 @@ def plan_host(
 
     To learn what is in use without failing, plan with ``destroy_in_use``: the steps are the same, and
     ``Plan.in_use`` says what they would take away. Processes on a GPU outside MIG instances do not stop a
-    plan; they are in ``Plan.clients`` where the mode changes.
+    plan; they are in ``Plan.clients`` where the GPU must be free.
 
     Raises:
         InputError, InfeasibleError, InUseError: as `plan_gpu`, for all GPUs at once.
@@ -110,16 +110,14 @@ def plan_host(
             if held[index]:
                 problems.add(_in_use_error(by_index[index], steps[index], held[index]))
         problems.raise_all()
+    must_be_free = tuple(index for index in steps if _must_be_free(by_index[index], steps[index]))
     return Plan(
         steps=_in_order(steps),
         before={f"GPU {index}": by_index[index].summary() for index in steps},
         after={f"GPU {index}": outcome(by_index[index], steps[index]).summary() for index in steps},
         in_use=tuple(device for index in steps for device in held[index]),
-        clients={
-            index: by_index[index].clients
-            for index in steps
-            if by_index[index].clients and _changes_mode(steps[index])
-        },
+        must_be_free=must_be_free,
+        clients={index: by_index[index].clients for index in must_be_free if by_index[index].clients},
     )
 
 
@@ -305,6 +303,14 @@ def _in_use_error(state: GpuState, steps: Sequence[Step], held: Sequence[InUse])
 
 def _changes_mode(steps: Sequence[Step]) -> bool:
     return any(isinstance(s, ResetGpu) or (isinstance(s, SetMode) and not s.cancels) for s in steps)
+
+
+def _must_be_free(state: GpuState, steps: Sequence[Step]) -> bool:
+    """Where the mode changes without a reset, the driver splits the GPU only when the first instance comes."""
+    destroyed = sum(isinstance(step, DestroyGpuInstance) for step in steps)
+    creates = any(isinstance(step, CreateGpuInstance) for step in steps)
+    first = creates and destroyed == len(state.instances)
+    return _changes_mode(steps) or (state.resetless and first)
 
 
 def _has_mode_step(steps: Sequence[Step]) -> bool:

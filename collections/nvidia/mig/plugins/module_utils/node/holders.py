@@ -52,7 +52,7 @@ def pods_of(
 def pods_in_the_way(host: HostReading, plan: Plan, allocations: Allocations) -> Tuple[Pod, ...]:
     """The pods that must go before the plan is carried out, each once, in the order of their names.
 
-    Those that hold a MIG device that it destroys, or a GPU whose MIG mode it changes; and if it resets a GPU,
+    Those that hold a MIG device that it destroys, or a GPU that must be free for it; and if it resets a GPU,
     every pod that holds a device of this node, since GPUs that NVLink connects are reset together.
     """
     destroyed = {
@@ -60,15 +60,15 @@ def pods_in_the_way(host: HostReading, plan: Plan, allocations: Allocations) -> 
         for step in plan.steps
         if isinstance(step, DestroyComputeInstance)
     }
-    switched = set(plan.mode_changes)
     found = []
     for gpu in host.gpus:
         index = gpu.state.identity.index
-        if index in switched or plan.resets:
+        free = index in plan.must_be_free or bool(plan.resets)
+        if free:
             found += allocations.of(gpu.state.identity.uuid)
         for device in gpu.mig_devices:
             place = (index, device.gpu_instance, device.compute_instance)
-            if place in destroyed or index in switched or plan.resets:
+            if free or place in destroyed:
                 found += allocations.of(device.uuid)
     by_uid = {pod.uid: pod for pod in found}
     return tuple(sorted(by_uid.values(), key=lambda pod: (pod.namespace, pod.name, pod.uid)))

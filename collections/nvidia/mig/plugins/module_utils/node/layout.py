@@ -61,7 +61,9 @@ def check_held(plan: Plan, left: HostReading) -> None:
 
 
 def check_clients(plan: Plan, left: HostReading) -> None:
-    """Refuse to change the MIG mode of a GPU that someone uses: it would stay pending, or the GPU unusable.
+    """Refuse to go on where a GPU must be free and someone uses it.
+
+    Its MIG mode would stay pending, or from Hopper on its first instance be refused.
 
     Args:
         left: the host as it is, or after a drain.
@@ -74,7 +76,7 @@ def check_clients(plan: Plan, left: HostReading) -> None:
     if clients:
         text = "; ".join(f"GPU {index} is used by {', '.join(who)}" for index, who in clients.items())
         raise InUseError(
-            f"MIG mode cannot change while the GPU is in use: {text}",
+            f"its MIG mode cannot change, nor its first instance be created, while it is in use: {text}",
             hint="drain its pods, as the role does with mig_drain: true, or end the processes",
             details={"clients": clients_of(clients)},
         )
@@ -106,7 +108,7 @@ def _held_by(plan: Plan, holds: Callable[[InUse, str], bool]) -> List[InUse]:
 
 
 def clients_of(clients: Mapping[int, Sequence[str]]) -> List[Dict[str, Any]]:
-    """Who uses the GPUs whose mode changes, as plain data."""
+    """Who uses the GPUs that must be free, as plain data."""
     return [{"gpu": index, "clients": list(who)} for index, who in clients.items()]
 
 
@@ -155,6 +157,7 @@ def layout_result(
         "complete": not applied.pending,
         "reset_required": list(applied.pending),
         "in_use": [device.as_dict() for device in plan.in_use],
+        "must_be_free": list(plan.must_be_free),
         "clients": clients_of(plan.clients),
         "pods": [pod.as_dict() for pod in pods],
         "way_back": way_back(states, plan),

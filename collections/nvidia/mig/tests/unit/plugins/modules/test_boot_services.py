@@ -77,6 +77,16 @@ def test_it_is_away_while_the_mode_changes(boot, model, options):
     assert len(said(systemd)) == 3
 
 
+def test_it_is_away_for_the_first_instance(boot):
+    """The mode is on already, as an attempt that failed half-way left it: from Hopper on that is not enough."""
+    node, systemd = boot("H100-SXM5-80GB")
+    node.host.layout({"gpus": 0, "profiles": {}})
+    assert node.host.gpus()[0]["mode"]["current"] == 1
+    run = node.restore(path=systemd)
+    assert (run.rc, run.status["result"]) == (0, "restored"), run.said
+    assert said(systemd) == [f"is-active {DAEMON}", f"stop {DAEMON}", f"start {DAEMON}"]
+
+
 def test_without_it_the_first_instance_would_be_refused(boot):
     """What this is for: the same node, whose wish names no services."""
     node, systemd = boot("H100-SXM5-80GB")

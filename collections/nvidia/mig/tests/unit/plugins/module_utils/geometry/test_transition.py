@@ -282,6 +282,29 @@ def test_all_that_is_in_use_on_a_host_is_named() -> None:
     assert [device["gpu"] for device in error.value.details["in_use"]] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("gpu", "wanted", "expected"),
+    [
+        (state(A100, mig=False), want(""), True),
+        (state(H100, mig=False), want(""), True),
+        (state(A100, mig=False, pending=True), want(""), True),
+        (state(A100, mig=False, pending=True), OFF, False),
+        # The first instance: only where the mode took no reset does it need the GPU for itself.
+        (state(A100), want("7g.40gb"), False),
+        (state(H100), want("7g.80gb"), True),
+        (state(H100), want(""), False),
+        (state(H100, instance("1g.10gb@0:1")), want("1g.10gb*2"), False),
+        (state(H100, instance("1g.10gb@0:1")), want("7g.80gb"), True),
+        (state(H100, instance("1g.10gb@0:1")), want(""), False),
+    ],
+)
+def test_who_must_be_free(gpu: GpuState, wanted: GpuLayout, expected: bool) -> None:
+    used = replace(gpu, clients=("process 4711 (Xorg)",))
+    plan = plan_host([used], {0: wanted})
+    assert plan.must_be_free == ((0,) if expected else ())
+    assert plan.clients == ({0: used.clients} if expected else {})
+
+
 def test_order_of_a_hosts_steps() -> None:
     gpus = host(
         state(A100, FULL[0]),
