@@ -9,6 +9,8 @@ from json import JSONDecoder, loads
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 
@@ -113,3 +115,9 @@ class Lab:
         )
         assert done.returncode == 0, f"{program} {' '.join(argv)}: {done.stdout}{done.stderr}"
         return done.stdout
+
+
+def need_cluster(lab: Lab) -> None:
+    """Skip with a plain word where the lab has no Kubernetes API."""
+    if not lab.has_cluster:
+        pytest.skip("this lab has no Kubernetes API: 'mig-lab cluster binaries' tells why")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from lab_runs import Lab, Run
+from lab_runs import Lab, Run, need_cluster
 
 NODE = "dgx01"
 
@@ -49,8 +49,7 @@ def applied(run: Run) -> dict[str, Any]:
 @pytest.fixture
 def busy(lab: Lab) -> Iterator[Lab]:
     """The node with a pod on GPU 7 and one on GPU 5."""
-    if not lab.has_cluster:
-        pytest.skip("this lab has no Kubernetes API: 'mig-lab cluster binaries' tells why")
+    need_cluster(lab)
     run = site(lab)
     assert run.rc == 0, run.messages()
     assert spec(lab) == FREE

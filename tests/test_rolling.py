@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from lab_runs import BIN, Lab, Run
+from lab_runs import BIN, Lab, Run, need_cluster
 
 DGX = ("dgx01", "dgx02", "dgx03", "dgx04")
 CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
@@ -65,8 +65,7 @@ def out_together(run: Run) -> list[set[str]]:
 @pytest.fixture
 def fleet(lab: Lab) -> Iterator[Lab]:
     """The dgx nodes as the inventory wants them."""
-    if not lab.has_cluster:
-        pytest.skip("this lab has no Kubernetes API: 'mig-lab cluster binaries' tells why")
+    need_cluster(lab)
     run = site(lab)
     assert run.rc == 0, run.messages()
     yield lab

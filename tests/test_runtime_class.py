@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from lab_runs import Lab
+from lab_runs import Lab, need_cluster
 
 PLAYBOOK = """
 - name: Only the cluster's part of the role
@@ -21,8 +20,7 @@ PLAYBOOK = """
 
 def test_runtime_class(lab: Lab, tmp_path: Path) -> None:
     """Predicted, created with the handler that containerd has, and found again."""
-    if not lab.has_cluster:
-        pytest.skip("no Kubernetes API: 'mig-lab cluster binaries' tells why")
+    need_cluster(lab)
     playbook = tmp_path / "runtime-class.yml"
     playbook.write_text(PLAYBOOK)
     play = (str(playbook), "-e", f"container_toolkit_kubeconfig={lab.directory / 'kubeconfig'}")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from lab_runs import Lab, Run
+from lab_runs import Lab, Run, need_cluster
 
 DGX = ("dgx01", "dgx02", "dgx03", "dgx04")
 # The mixed node of NVIDIA's introduction of MIG in Kubernetes: five whole GPUs and three cut ones.
@@ -51,12 +51,6 @@ def labels(lab: Lab, node: str) -> dict[str, str]:
 def all_unchanged(run: Run) -> bool:
     """Whether no host reports a change."""
     return not any(run.changed().values())
-
-
-def need_cluster(lab: Lab) -> None:
-    """Skip with a plain word where the lab has no Kubernetes API."""
-    if not lab.has_cluster:
-        pytest.skip("this lab has no Kubernetes API: 'mig-lab cluster binaries' tells why")
 
 
 @pytest.fixture(scope="module")

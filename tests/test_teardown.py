@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
-import pytest
-from lab_runs import Lab
+from lab_runs import Lab, need_cluster
 
 
 def releases(lab: Lab) -> list[str]:
@@ -30,8 +29,7 @@ def releases(lab: Lab) -> list[str]:
 
 
 def test_teardown(lab: Lab) -> None:
-    if not lab.has_cluster:
-        pytest.skip("this lab has no Kubernetes API: 'mig-lab cluster binaries' tells why")
+    need_cluster(lab)
     ready = lab.play("site.yml", "-l", "dgx01,hgx01")
     assert ready.rc == 0, ready.messages()
     installed = releases(lab)

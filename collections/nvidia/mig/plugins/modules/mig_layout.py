@@ -244,8 +244,8 @@ in_use:
       holders: [process 4711 (python), pod team-a/train]
 must_be_free:
   description:
-    - Indexes of the GPUs that nobody may hold open while the plan is carried out, not even a daemon. Their MIG
-      mode changes or, from Hopper on, they get their first instance.
+    - Indexes of the GPUs that nobody may hold open while the plan is carried out, not even a daemon. Their
+      MIG mode changes or, from Hopper on, they get their first instance.
     - A daemon such as C(nvidia-persistenced) is not among RV(clients), as NVML does not know of it.
   returned: success
   type: list

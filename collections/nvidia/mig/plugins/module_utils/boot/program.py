@@ -37,7 +37,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def attempt(layout: str, timeout: float) -> Dict[str, Any]:
-    """`restore`, for as long as it may take; services that hold the GPUs are away where these must be free."""
+    """`restore`, for as long as it may take; services that hold GPUs are away where these must be free."""
     begin = time.monotonic()
     away: List[str] = []
     try:

@@ -175,8 +175,8 @@ class Plan:
         before: ``{'GPU 0': {'mig': True, 'instances': ['1g.5gb 0:1']}}`` for every GPU with a wanted layout.
         after: the same, as it will be.
         in_use: what is destroyed although it is held; only with ``destroy_in_use``.
-        must_be_free: indexes of the GPUs that nobody may hold open, not even a daemon: their MIG mode changes or,
-            from Hopper on, they get their first instance.
+        must_be_free: indexes of the GPUs that nobody may hold open, not even a daemon: their MIG mode changes
+            or, from Hopper on, they get their first instance.
         clients: by GPU index, who uses one of these (outside MIG instances).
     """
 

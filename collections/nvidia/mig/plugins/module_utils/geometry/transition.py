@@ -306,7 +306,7 @@ def _changes_mode(steps: Sequence[Step]) -> bool:
 
 
 def _must_be_free(state: GpuState, steps: Sequence[Step]) -> bool:
-    """Where the mode changes without a reset, the driver splits the GPU only when the first instance comes."""
+    """Where the mode changes without a reset, the driver splits the GPU when the first instance comes."""
     destroyed = sum(isinstance(step, DestroyGpuInstance) for step in steps)
     creates = any(isinstance(step, CreateGpuInstance) for step in steps)
     first = creates and destroyed == len(state.instances)

@@ -5,16 +5,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import yaml
-from ansible_collections.nvidia.mig.tests.unit.plugins.modules.node_support import COLLECTIONS
+from ansible_collections.nvidia.mig.tests.unit.roles.plays import messages, play
 
 LAYOUT = [{"gpus": "all", "mig": False}]
 # Name of the case -> the variables, and words of the message.
@@ -53,33 +47,17 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def messages(tmp_path_factory):
-    """What each case fails with; all in one run, each as a host of its own."""
-    directory: Path = tmp_path_factory.mktemp("preflight")
+def refusals(tmp_path_factory):
+    """What each case fails with."""
     hosts = {name: variables for name, (variables, _words) in CASES.items()}
-    shared = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    (directory / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": shared}}))
-    task = {"ansible.builtin.include_role": {"name": "nvidia.mig.mig_boot", "tasks_from": "preflight"}}
     facts = {"cacheable": True, "service_mgr": "systemd", "python": {"executable": sys.executable}}
-    play = {"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": facts}, task]}
-    (directory / "play.yml").write_text(yaml.safe_dump([play]))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.yml", "play.yml"],
-        cwd=directory,
-        env={
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_STDOUT_CALLBACK": "minimal",
-            "ANSIBLE_NOCOLOR": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = re.findall(r"^(\w+) \| FAILED! => (\{.*?^\})", done.stdout, re.MULTILINE | re.DOTALL)
-    return {host: json.loads(result)["msg"] for host, result in found}
+    tasks = [
+        {"ansible.builtin.set_fact": facts},
+        {"ansible.builtin.include_role": {"name": "nvidia.mig.mig_boot", "tasks_from": "preflight"}},
+    ]
+    return messages(play(tmp_path_factory.mktemp("preflight"), hosts, tasks))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_refused_with_the_variable_and_what_to_do(messages, name):
-    assert CASES[name][1] in messages[name]
+def test_it_is_refused_with_the_variable_and_what_to_do(refusals, name):
+    assert CASES[name][1] in refusals[name]

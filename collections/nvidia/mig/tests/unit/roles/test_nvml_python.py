@@ -6,51 +6,23 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import pynvml
 import pytest
 import yaml
 from ansible_collections.nvidia.mig.tests.unit.plugins.modules.node_support import COLLECTIONS
+from ansible_collections.nvidia.mig.tests.unit.roles.plays import messages, play
 
 ROLE = COLLECTIONS / "ansible_collections/nvidia/mig/roles/nvml_python"
 VERSION = yaml.safe_load((ROLE / "defaults/main.yml").read_text())["nvml_python_version"]
 OTHER = "12.575.51"
 SECRET = "kept-out-of-logs"
-
-
-def play(directory: Path, hosts: Dict[str, Any], tasks: List[Dict[str, Any]], *options: str) -> str:
-    """Run these tasks on this machine, once for each host; the output."""
-    shared = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    (directory / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": shared}}))
-    (directory / "play.yml").write_text(
-        yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}])
-    )
-    return subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.yml", *options, "play.yml"],
-        cwd=directory,
-        env={
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_STDOUT_CALLBACK": "minimal",
-            "ANSIBLE_NOCOLOR": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
-
-
-def messages(output: str) -> Dict[str, str]:
-    """Host -> what it failed with at last."""
-    found = re.findall(r"^(\w+) \| FAILED! => (\{.*?^\})", output, re.MULTILINE | re.DOTALL)
-    return {host: json.loads(result).get("msg", "") for host, result in found}
 
 
 def changes(output: str) -> Dict[str, int]:

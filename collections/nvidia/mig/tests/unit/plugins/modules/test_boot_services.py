@@ -78,7 +78,7 @@ def test_it_is_away_while_the_mode_changes(boot, model, options):
 
 
 def test_it_is_away_for_the_first_instance(boot):
-    """The mode is on already, as an attempt that failed half-way left it: from Hopper on that is not enough."""
+    """The mode is on already, as an attempt that failed left it: from Hopper on that is not enough."""
     node, systemd = boot("H100-SXM5-80GB")
     node.host.layout({"gpus": 0, "profiles": {}})
     assert node.host.gpus()[0]["mode"]["current"] == 1
