@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from miglab.console import LabError, fail
 
 # Each has register(subparsers); a subcommand's parser sets `run`: arguments -> exit code.
-MODULES = ("lifecycle", "nodes", "cluster", "agent")
+MODULES = ("lifecycle", "nodes", "cluster", "agent", "samples")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

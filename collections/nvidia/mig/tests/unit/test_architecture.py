@@ -52,7 +52,9 @@ PURE_KUBERNETES = (
     "settings",
     "sharing",
     "strategy",
+    "verdicts",
     "versions",
+    "workloads",
 )
 BOOT = f"{ROOT}.module_utils.boot.program"
 NODE_MODULES = ("mig_info", "mig_mode", "gpu_reset", "mig_layout")

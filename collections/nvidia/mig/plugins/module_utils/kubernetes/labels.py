@@ -21,6 +21,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy imp
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import Version, parse_version
 
 GPU_RESOURCE = "nvidia.com/gpu"
+PRODUCT_LABEL = f"{GPU_RESOURCE}.product"
 MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
 SHARED_SUFFIX = ".shared"
 STRATEGY_LABEL = "nvidia.com/mig.strategy"
