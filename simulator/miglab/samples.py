@@ -1,8 +1,8 @@
 """A stand-in for what would run in the sample pods of the role ``gpu_workloads``: the lab runs no containers.
 
 For those pods and no others it does what a cluster would. It binds them to a node that has their devices,
-where no scheduler did; gives each a device, in kubelet's checkpoint; and ends them with what ``nvidia-smi -L``
-would show there. No image is pulled and no CUDA runs: a sample succeeds because each of its pods got a device.
+where no scheduler did; gives each a device, in kubelet's checkpoint; and ends them with what would be seen of
+it there by ``nvidia-smi -L``. No image is pulled, no CUDA runs: a sample succeeds if its pods got devices.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def verdict(sample: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> 
 def _text(sample: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     if found["problems"]:
         return f"{sample['sample']}: FAILED: {'; '.join(found['problems'])}"
-    text = ", ".join(f"{request['count']} {request['resource']}" for request in sample["requests"])
+    text = str(sample["text"])
     if sample["sample"] == "concurrent" and found["devices"]:
         text += f", all at once on {len(found['devices'])} devices"
     return f"{sample['sample']}: passed on {text}" + "".join(f"; {line}" for line in found["told"])

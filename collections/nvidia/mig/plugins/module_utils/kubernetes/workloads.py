@@ -61,8 +61,8 @@ def workloads(
         and which. ``left`` and ``foreign``: what of the namespace is an earlier run's on this node, and what
         is somebody else's with a name of ours. ``samples``, an entry for each: ``sample``, ``name``,
         ``labels``, ``node_selector``, ``tolerations``, ``requests`` (``resource``, ``count``, ``shared``),
-        ``pods`` (``name``, ``resource``; none for argo, which makes them itself), ``left_out`` (the reason if
-        there is nothing to run).
+        ``text`` (the requests in words), ``pods`` (``name``, ``resource``; none for argo, which makes them
+        itself), ``left_out`` (the reason if there is nothing to run).
 
     Raises:
         InputError: an unknown sample.
@@ -98,6 +98,7 @@ def workloads(
                     {"name": f"{sample}-{hostname}-{number}", "resource": resource}
                     for number, resource in enumerate([] if sample == "argo" else each)
                 ],
+                "text": ", ".join(f"{request['count']} {request['resource']}" for request in requests),
                 "left_out": "" if requests else _nothing_free(offered, holders),
             }
         )
@@ -161,7 +162,7 @@ def _limits(container: Mapping[str, Any]) -> Dict[str, int]:
 
 
 def _wanted(sample: str, free: Mapping[str, int]) -> List[Tuple[str, int]]:
-    left = {name: count for name, count in free.items() if count > 0}
+    left = {name: free[name] for name in sorted(free, key=_size) if free[name] > 0}
     if sample == "vectoradd":
         return [(name, 1) for name in left]
     if sample == "tensorflow":
