@@ -45,13 +45,29 @@ def _text(sample: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 def _pods(sample: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     by_name = {pod["metadata"]["name"]: pod for pod in objects}
     pods = [(wanted["name"], by_name.get(wanted["name"])) for wanted in sample["pods"]]
-    problems = [f"{name} {text}" for name, pod in pods for text in [_problem(pod)] if text]
+    problems = _problems(sample, by_name)
     done = not problems or any(_is_lost(pod) for _, pod in pods)
     devices = [device for _, pod in pods for device in _devices(pod or {})]
     if not problems and sample["sample"] == "concurrent":
         problems = _one_after_another(objects) + _one_for_several(sample, pods)
     told = [line for _, pod in pods for line in _lines(pod or {}) if "UUID:" not in line]
     return {"done": done, "problems": problems, "devices": sorted(set(devices)), "told": told}
+
+
+def _problems(sample: Mapping[str, Any], pods: Mapping[str, Any]) -> List[str]:
+    """Why pods have not succeeded, those with the same reason in one sentence."""
+    reasons: Dict[str, List[Mapping[str, Any]]] = {}
+    for wanted in sample["pods"]:
+        reason = _problem(pods.get(wanted["name"]))
+        if reason:
+            reasons.setdefault(reason, []).append(wanted)
+    return [f"{_names(wanted)} {reason}" for reason, wanted in reasons.items()]
+
+
+def _names(wanted: Sequence[Mapping[str, Any]]) -> str:
+    names = [pod["name"] for pod in wanted]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} ({', '.join(sorted({pod['resource'] for pod in wanted}))})"
 
 
 def _is_lost(pod: Any) -> bool:

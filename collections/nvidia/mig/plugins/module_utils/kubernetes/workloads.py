@@ -113,7 +113,11 @@ def workloads(
         "samples": found,
         "held": held,
         "holders": holders,
-        "left": _names(item for item in namespace if labels.items() <= _labels(item).items()),
+        "left": _names(
+            item
+            for item in namespace
+            if all(_labels(item).get(name) == value for name, value in labels.items())
+        ),
         "foreign": _names(
             item for item in namespace if item["metadata"]["name"] in names and not is_ours(item)
         ),

@@ -68,36 +68,37 @@ UNSCHEDULABLE = {
     ("pods", "done", "problem"),
     [
         ([ended()], True, ""),
-        ([], True, "p0 is gone: somebody else deleted it"),
-        ([state("Running")], False, "p0 still runs"),
-        ([state("Pending", None)], False, "p0 is not scheduled: no scheduler has looked at it"),
-        ([state("Pending")], False, "p0 has not been started by kubelet"),
+        ([], True, f"p0 ({MIG}) is gone: somebody else deleted it"),
+        ([state("Running")], False, f"p0 ({MIG}) still runs"),
+        ([state("Pending", None)], False, f"p0 ({MIG}) is not scheduled: no scheduler has looked at it"),
+        ([state("Pending")], False, f"p0 ({MIG}) has not been started by kubelet"),
         (
             [state("Pending", None, conditions=[{"type": "Other", "status": "False"}, UNSCHEDULABLE])],
             False,
-            "p0 is not scheduled (Unschedulable): 0/4 nodes are available: 4 Insufficient nvidia.com/gpu.",
+            f"p0 ({MIG}) is not scheduled (Unschedulable): "
+            "0/4 nodes are available: 4 Insufficient nvidia.com/gpu.",
         ),
         (
             [state("Pending", containerStatuses=waiting("ImagePullBackOff", "Back-off pulling image x"))],
             False,
-            "p0 waits (ImagePullBackOff): Back-off pulling image x",
+            f"p0 ({MIG}) waits (ImagePullBackOff): Back-off pulling image x",
         ),
         (
             [state("Pending", containerStatuses=waiting("InvalidImageName", "couldn't parse"))],
             True,
-            "p0 waits (InvalidImageName): couldn't parse",
+            f"p0 ({MIG}) waits (InvalidImageName): couldn't parse",
         ),
         (
             [ended(exitCode=1, reason="Error", told="Test starts\nFailed to allocate device vector A\n")],
             True,
-            "p0 failed with exit code 1 (Error): Failed to allocate device vector A",
+            f"p0 ({MIG}) failed with exit code 1 (Error): Failed to allocate device vector A",
         ),
         (
             [state("Failed", reason="UnexpectedAdmissionError", message="Allocate failed due to no devices")],
             True,
-            "p0 failed (UnexpectedAdmissionError): Allocate failed due to no devices",
+            f"p0 ({MIG}) failed (UnexpectedAdmissionError): Allocate failed due to no devices",
         ),
-        ([state("Failed", reason="DeadlineExceeded")], True, "p0 failed (DeadlineExceeded)"),
+        ([state("Failed", reason="DeadlineExceeded")], True, f"p0 ({MIG}) failed (DeadlineExceeded)"),
     ],
 )
 def test_one_pod(pods: list[Any], done: bool, problem: str) -> None:
@@ -109,7 +110,18 @@ def test_one_pod(pods: list[Any], done: bool, problem: str) -> None:
 def test_waiting_ends_with_the_first_failure() -> None:
     found = verdict(sample("concurrent", 2), [state("Running"), ended("p1", exitCode=1, told="")])
     assert found["done"]
-    assert found["problems"] == ["p0 still runs", "p1 failed with exit code 1 (Completed)"]
+    assert found["problems"] == [f"p0 ({MIG}) still runs", f"p1 ({MIG}) failed with exit code 1 (Completed)"]
+
+
+@pytest.mark.parametrize(
+    ("count", "names"),
+    [(1, "p0"), (3, "p0, p1, p2"), (4, "p0, p1, p2 and 1 more"), (9, "p0, p1, p2 and 6 more")],
+)
+def test_pods_that_failed_alike_are_told_once(count: int, names: str) -> None:
+    failed = [ended(f"p{number}", exitCode=1, told="no device") for number in range(count)]
+    assert verdict(sample("vectoradd", count), failed)["problems"] == [
+        f"{names} ({MIG}) failed with exit code 1 (Completed): no device"
+    ]
 
 
 @pytest.mark.parametrize(
