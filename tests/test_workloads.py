@@ -105,7 +105,7 @@ def test_a_sample_that_fails(node: Lab) -> None:
         gpu_workloads_keep=True,
     )
     text = (
-        f"vectoradd-{NODE}-0, vectoradd-{NODE}-1 (nvidia.com/mig-1g.6gb, nvidia.com/mig-2g.12gb) "
+        f"vectoradd-{NODE}-0, vectoradd-{NODE}-1 (nvidia.com/mig-1g.6gb, nvidia.com/mig-2g.12gb): "
         "failed with exit code 1 (Error): no CUDA-capable device is detected"
     )
     assert run.rc != 0

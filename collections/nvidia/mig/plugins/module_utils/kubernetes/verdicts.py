@@ -61,7 +61,7 @@ def _problems(sample: Mapping[str, Any], pods: Mapping[str, Any]) -> List[str]:
         reason = _problem(pods.get(wanted["name"]))
         if reason:
             reasons.setdefault(reason, []).append(wanted)
-    return [f"{_names(wanted)} {reason}" for reason, wanted in reasons.items()]
+    return [f"{_names(wanted)}: {reason}" for reason, wanted in reasons.items()]
 
 
 def _names(wanted: Sequence[Mapping[str, Any]]) -> str:
@@ -82,7 +82,7 @@ def _is_lost(pod: Any) -> bool:
 def _problem(pod: Any) -> str:
     """Why a pod has not succeeded; empty if it has."""
     if pod is None:
-        return "is gone: somebody else deleted it"
+        return "gone: somebody else deleted it"
     status = pod.get("status") or {}
     phase = status.get("phase")
     if phase == "Succeeded":
@@ -94,15 +94,15 @@ def _problem(pod: Any) -> str:
         return f"failed{code} ({reason}){_told(status.get('message') or ended.get('message'))}"
     waiting = _waiting(pod)
     if waiting.get("reason"):
-        return f"waits ({waiting['reason']}){_told(waiting.get('message'))}"
+        return f"waiting ({waiting['reason']}){_told(waiting.get('message'))}"
     if phase == "Running":
-        return "still runs"
+        return "still running"
     for condition in status.get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return f"is not scheduled ({condition.get('reason')}){_told(condition.get('message'))}"
+            return f"not scheduled ({condition.get('reason')}){_told(condition.get('message'))}"
     if not pod["spec"].get("nodeName"):
-        return "is not scheduled: no scheduler has looked at it"
-    return "has not been started by kubelet"
+        return "not scheduled: no scheduler has looked at it"
+    return "not started by kubelet"
 
 
 def _told(message: Any) -> str:

@@ -68,37 +68,37 @@ UNSCHEDULABLE = {
     ("pods", "done", "problem"),
     [
         ([ended()], True, ""),
-        ([], True, f"p0 ({MIG}) is gone: somebody else deleted it"),
-        ([state("Running")], False, f"p0 ({MIG}) still runs"),
-        ([state("Pending", None)], False, f"p0 ({MIG}) is not scheduled: no scheduler has looked at it"),
-        ([state("Pending")], False, f"p0 ({MIG}) has not been started by kubelet"),
+        ([], True, f"p0 ({MIG}): gone: somebody else deleted it"),
+        ([state("Running")], False, f"p0 ({MIG}): still running"),
+        ([state("Pending", None)], False, f"p0 ({MIG}): not scheduled: no scheduler has looked at it"),
+        ([state("Pending")], False, f"p0 ({MIG}): not started by kubelet"),
         (
             [state("Pending", None, conditions=[{"type": "Other", "status": "False"}, UNSCHEDULABLE])],
             False,
-            f"p0 ({MIG}) is not scheduled (Unschedulable): "
+            f"p0 ({MIG}): not scheduled (Unschedulable): "
             "0/4 nodes are available: 4 Insufficient nvidia.com/gpu.",
         ),
         (
             [state("Pending", containerStatuses=waiting("ImagePullBackOff", "Back-off pulling image x"))],
             False,
-            f"p0 ({MIG}) waits (ImagePullBackOff): Back-off pulling image x",
+            f"p0 ({MIG}): waiting (ImagePullBackOff): Back-off pulling image x",
         ),
         (
             [state("Pending", containerStatuses=waiting("InvalidImageName", "couldn't parse"))],
             True,
-            f"p0 ({MIG}) waits (InvalidImageName): couldn't parse",
+            f"p0 ({MIG}): waiting (InvalidImageName): couldn't parse",
         ),
         (
             [ended(exitCode=1, reason="Error", told="Test starts\nFailed to allocate device vector A\n")],
             True,
-            f"p0 ({MIG}) failed with exit code 1 (Error): Failed to allocate device vector A",
+            f"p0 ({MIG}): failed with exit code 1 (Error): Failed to allocate device vector A",
         ),
         (
             [state("Failed", reason="UnexpectedAdmissionError", message="Allocate failed due to no devices")],
             True,
-            f"p0 ({MIG}) failed (UnexpectedAdmissionError): Allocate failed due to no devices",
+            f"p0 ({MIG}): failed (UnexpectedAdmissionError): Allocate failed due to no devices",
         ),
-        ([state("Failed", reason="DeadlineExceeded")], True, f"p0 ({MIG}) failed (DeadlineExceeded)"),
+        ([state("Failed", reason="DeadlineExceeded")], True, f"p0 ({MIG}): failed (DeadlineExceeded)"),
     ],
 )
 def test_one_pod(pods: list[Any], done: bool, problem: str) -> None:
@@ -110,7 +110,10 @@ def test_one_pod(pods: list[Any], done: bool, problem: str) -> None:
 def test_waiting_ends_with_the_first_failure() -> None:
     found = verdict(sample("concurrent", 2), [state("Running"), ended("p1", exitCode=1, told="")])
     assert found["done"]
-    assert found["problems"] == [f"p0 ({MIG}) still runs", f"p1 ({MIG}) failed with exit code 1 (Completed)"]
+    assert found["problems"] == [
+        f"p0 ({MIG}): still running",
+        f"p1 ({MIG}): failed with exit code 1 (Completed)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_waiting_ends_with_the_first_failure() -> None:
 def test_pods_that_failed_alike_are_told_once(count: int, names: str) -> None:
     failed = [ended(f"p{number}", exitCode=1, told="no device") for number in range(count)]
     assert verdict(sample("vectoradd", count), failed)["problems"] == [
-        f"{names} ({MIG}) failed with exit code 1 (Completed): no device"
+        f"{names} ({MIG}): failed with exit code 1 (Completed): no device"
     ]
 
 
