@@ -12,8 +12,10 @@ from lab_runs import ROOT, Lab, Run, need_cluster
 
 NODE = "a30-01"
 NAMESPACE = "nvidia-mig-workloads"
-EACH = "1 nvidia.com/mig-1g.6gb, 1 nvidia.com/mig-2g.12gb"
-ALL = "2 nvidia.com/mig-1g.6gb, 1 nvidia.com/mig-2g.12gb"
+# Whole GPUs, and MIG devices of two kinds.
+LAYOUT = [{"gpus": 0, "profiles": {"2g.12gb": 1, "1g.6gb": 2}}, {"gpus": [1, 2, 3], "mig": False}]
+EACH = "1 nvidia.com/gpu, 1 nvidia.com/mig-1g.6gb, 1 nvidia.com/mig-2g.12gb"
+ALL = "3 nvidia.com/gpu, 2 nvidia.com/mig-1g.6gb, 1 nvidia.com/mig-2g.12gb"
 
 # Argo's own definition is far larger; this one lets every workflow through.
 WORKFLOWS = "workflows.argoproj.io"
@@ -60,7 +62,7 @@ def pods(lab: Lab) -> set[str]:
 def node(lab: Lab) -> Iterator[Lab]:
     """A mixed node, and who plays its pods."""
     need_cluster(lab)
-    run = lab.play("site.yml", "-l", NODE)
+    run = lab.play("site.yml", "-l", NODE, "-e", json.dumps({"mig_layouts": {"mixed": LAYOUT}}))
     assert run.rc == 0, run.messages()
     player = subprocess.Popen(
         [sys.executable, "-m", "miglab", "samples", "--seconds", "2"],
@@ -104,15 +106,16 @@ def test_a_sample_that_fails(node: Lab) -> None:
         gpu_workloads_vectoradd_image="mirror/broken",
         gpu_workloads_keep=True,
     )
+    names = [f"vectoradd-{NODE}-{number}" for number in range(3)]
     text = (
-        f"vectoradd-{NODE}-0, vectoradd-{NODE}-1 (nvidia.com/mig-1g.6gb, nvidia.com/mig-2g.12gb): "
+        f"{', '.join(names)} (nvidia.com/gpu, nvidia.com/mig-1g.6gb, nvidia.com/mig-2g.12gb): "
         "failed with exit code 1 (Error): no CUDA-capable device is detected"
     )
     assert run.rc != 0
     assert told(run) == [f"vectoradd: FAILED: {text}"]
     assert text in run.messages()
     assert run.changed() == {NODE: 2}  # the namespace, and what is kept
-    assert pods(node) == {f"vectoradd-{NODE}-0", f"vectoradd-{NODE}-1"}
+    assert pods(node) == set(names)
 
 
 def test_what_is_free_is_proven_and_nothing_is_left(node: Lab) -> None:
@@ -134,8 +137,8 @@ def test_what_is_free_is_proven_and_nothing_is_left(node: Lab) -> None:
         node.kubectl("delete", "job,pod", "a", "-n", "w", json=False)
     assert run.rc == 0, run.messages()
     assert told(run) == [
-        "vectoradd: passed on 1 nvidia.com/mig-1g.6gb",
-        "concurrent: passed on 2 nvidia.com/mig-1g.6gb, all at once on 2 devices",
+        "vectoradd: passed on 1 nvidia.com/gpu, 1 nvidia.com/mig-1g.6gb",
+        "concurrent: passed on 3 nvidia.com/gpu, 2 nvidia.com/mig-1g.6gb, all at once on 5 devices",
         "argo: left out: the cluster knows no kind Workflow of argoproj.io/v1alpha1",
         "left to w/a: 1 of 1 nvidia.com/mig-2g.12gb",
     ]
