@@ -14,12 +14,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from miglab import fleet, kubelet, paths
+from miglab import fleet, kubelet, paths, workloads
 from miglab.api import Api, ApiError
 from miglab.console import say
 
 _SELECTOR = "app.kubernetes.io/managed-by=nvidia.mig.gpu_workloads"
 _GPU, _MIG = "nvidia.com/gpu", "nvidia.com/mig-"
+_ENDED = ("Succeeded", "Failed")
+#: A scheduler, where there is one, has bound a pod by then.
+_SCHEDULER_SECONDS = 2
 #: What runs in an image of such a name fails.
 _BROKEN = "/broken"
 
@@ -39,11 +42,15 @@ class Samples:
         pods = self._api.get("/api/v1/pods", labelSelector=_SELECTOR)["items"]
         nodes = {node["metadata"]["name"]: node for node in self._api.get("/api/v1/nodes")["items"]}
         for pod in pods:
-            if "deletionTimestamp" in pod["metadata"] or pod["status"]["phase"] in ("Succeeded", "Failed"):
+            phase = pod["status"]["phase"]
+            if "deletionTimestamp" in pod["metadata"] or phase in _ENDED:
                 continue
             try:
                 if "nodeName" not in pod["spec"]:
-                    self._bind(pod, nodes, pods)
+                    if _age(pod) >= _SCHEDULER_SECONDS:
+                        self._bind(pod, nodes, pods)
+                elif phase != "Running":
+                    continue  # the agent sees to that, and where it plays kubelet, to the pod's device too
                 elif pod["metadata"]["uid"] not in self._started:
                     self._start(pod, nodes[pod["spec"]["nodeName"]])
                 elif time.monotonic() - self._started[pod["metadata"]["uid"]] >= self._seconds:
@@ -75,19 +82,14 @@ class Samples:
 
     def _start(self, pod: Object, node: Object) -> None:
         name, key = str(pod["spec"]["nodeName"]), f"{pod['metadata']['namespace']}/{_name(pod)}"
-        held = {
-            device
-            for entry in kubelet.allocations(paths.checkpoint(name), paths.pods_dir(name))
-            for device in entry["devices"]
-        }
-        for resource in _requests(pod):
-            free = (uuid for uuid, _ in _devices(node, resource) if uuid not in held)
-            uuid = next(free, None)
-            if uuid is None:
-                return  # whoever holds it may let it go
-            kubelet.allocate(
-                paths.checkpoint(name), paths.pods_dir(name), key, resource, uuid, uid=pod["metadata"]["uid"]
-            )
+        checkpoint, directory = paths.checkpoint(name), paths.pods_dir(name)
+        entries = kubelet.allocations(checkpoint, directory)
+        if not any(entry["uid"] == pod["metadata"]["uid"] for entry in entries):
+            holders = Counter(device for entry in entries for device in entry["devices"])
+            for resource in _requests(pod):
+                # One that nobody has, unless devices are shared: the node offers no more than it has.
+                uuid = min((uuid for uuid, _ in _devices(node, resource)), key=lambda uuid: holders[uuid])
+                kubelet.allocate(checkpoint, directory, key, resource, uuid, uid=pod["metadata"]["uid"])
         self._started[pod["metadata"]["uid"]] = time.monotonic()
         self._status(pod, "Running", {"running": {"startedAt": _now()}})
         say(f"pod {key} runs on {name}")
@@ -96,15 +98,15 @@ class Samples:
         name, key = str(pod["spec"]["nodeName"]), f"{pod['metadata']['namespace']}/{_name(pod)}"
         broken = str(pod["spec"]["containers"][0]["image"]).endswith(_BROKEN)
         message = "no CUDA-capable device is detected" if broken else self._shown(name, key)
-        status = pod["status"]["containerStatuses"][0]["state"]
+        state = pod["status"]["containerStatuses"][0]["state"]
         terminated = {
             "exitCode": int(broken),
             "reason": "Error" if broken else "Completed",
             "message": message,
-            "startedAt": status["running"]["startedAt"],
+            "startedAt": state["running"]["startedAt"],
             "finishedAt": _now(),
         }
-        kubelet.release(paths.checkpoint(name), paths.pods_dir(name), key)
+        workloads.remove(name, pod=key)
         self._status(pod, "Failed" if broken else "Succeeded", {"terminated": terminated})
         say(f"pod {key} ends")
 
@@ -129,6 +131,7 @@ class Samples:
 
 def _devices(node: Object, resource: str) -> Iterator[tuple[str, str]]:
     """UUIDs of the devices that a node's resource stands for, each with what ``nvidia-smi -L`` says of it."""
+    resource = resource.removesuffix(".shared")
     strategy = node["metadata"]["labels"].get("nvidia.com/mig.strategy", "none")
     for gpu in fleet.read_node(node["metadata"]["name"])["gpus"]:
         line = f"GPU 0: {gpu['name']} (UUID: {gpu['uuid']})"
@@ -145,7 +148,7 @@ def _devices(node: Object, resource: str) -> Iterator[tuple[str, str]]:
 
 def _requests(pod: Object) -> dict[str, int]:
     limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
-    return {name: int(count) for name, count in limits.items() if name == _GPU or name.startswith(_MIG)}
+    return {name: int(count) for name, count in limits.items() if name.startswith((_GPU, _MIG))}
 
 
 def _name(pod: Object) -> str:
@@ -154,6 +157,13 @@ def _name(pod: Object) -> str:
 
 def _path(pod: Object) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{_name(pod)}"
+
+
+def _age(pod: Object) -> float:
+    created = datetime.datetime.fromisoformat(
+        str(pod["metadata"]["creationTimestamp"]).replace("Z", "+00:00")
+    )
+    return (datetime.datetime.now(datetime.timezone.utc) - created).total_seconds()
 
 
 def _now() -> str:
