@@ -65,7 +65,7 @@ def node(lab: Lab) -> Iterator[Lab]:
     run = lab.play("site.yml", "-l", NODE, "-e", json.dumps({"mig_layouts": {"mixed": LAYOUT}}))
     assert run.rc == 0, run.messages()
     player = subprocess.Popen(
-        [sys.executable, "-m", "miglab", "samples", "--seconds", "2"],
+        [sys.executable, "-m", "miglab", "samples", "--seconds", "1"],
         env={**lab.environment, "PYTHONPATH": str(ROOT / "simulator")},
         stdout=subprocess.DEVNULL,
     )
@@ -139,7 +139,7 @@ def test_what_is_free_is_proven_and_nothing_is_left(node: Lab) -> None:
     assert told(run) == [
         "vectoradd: passed on 1 nvidia.com/gpu, 1 nvidia.com/mig-1g.6gb",
         "concurrent: passed on 3 nvidia.com/gpu, 2 nvidia.com/mig-1g.6gb, all at once on 5 devices",
-        "argo: left out: the cluster knows no kind Workflow of argoproj.io/v1alpha1",
+        "argo: left out: the cluster has no CustomResourceDefinition workflows.argoproj.io",
         "left to w/a: 1 of 1 nvidia.com/mig-2g.12gb",
     ]
     assert run.changed() == {NODE: 1}  # what the run before it had left is gone

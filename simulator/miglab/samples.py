@@ -41,9 +41,12 @@ class Samples:
         """One look at every sample pod. ApiError: the API does not answer."""
         pods = self._api.get("/api/v1/pods", labelSelector=_SELECTOR)["items"]
         nodes = {node["metadata"]["name"]: node for node in self._api.get("/api/v1/nodes")["items"]}
+        # Pods of one sample wait for each other, on however slow a machine.
+        pods = [pod for pod in pods if pod["status"]["phase"] not in _ENDED]
+        late = [_sample(pod) for pod in pods if pod["metadata"]["uid"] not in self._started]
         for pod in pods:
             phase = pod["status"]["phase"]
-            if "deletionTimestamp" in pod["metadata"] or phase in _ENDED:
+            if "deletionTimestamp" in pod["metadata"]:
                 continue
             try:
                 if "nodeName" not in pod["spec"]:
@@ -53,11 +56,14 @@ class Samples:
                     continue  # the agent sees to that, and where it plays kubelet, to the pod's device too
                 elif pod["metadata"]["uid"] not in self._started:
                     self._start(pod, nodes[pod["spec"]["nodeName"]])
-                elif time.monotonic() - self._started[pod["metadata"]["uid"]] >= self._seconds:
+                elif self._is_over(pod) and _sample(pod) not in late:
                     self._end(pod)
             except ApiError as error:
                 if error.status not in (404, 409):  # it is gone, or somebody else was faster
                     raise
+
+    def _is_over(self, pod: Object) -> bool:
+        return time.monotonic() - self._started[pod["metadata"]["uid"]] >= self._seconds
 
     def _bind(self, pod: Any, nodes: Mapping[str, Object], pods: list[Any]) -> None:
         wanted = _requests(pod)
@@ -149,6 +155,11 @@ def _devices(node: Object, resource: str) -> Iterator[tuple[str, str]]:
 def _requests(pod: Object) -> dict[str, int]:
     limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
     return {name: int(count) for name, count in limits.items() if name.startswith((_GPU, _MIG))}
+
+
+def _sample(pod: Object) -> tuple[str, str]:
+    labels = pod["metadata"]["labels"]
+    return labels["app.kubernetes.io/instance"], labels["app.kubernetes.io/name"]
 
 
 def _name(pod: Object) -> str:
