@@ -26,6 +26,7 @@ LABELS = {
     "nvidia.com/gpu.slices.ci": "3",
     "nvidia.com/gpu.slices.gi": "3",
     "nvidia.com/mig.strategy": "single",
+    "nvidia.com/mps.capable": "false",
 }
 
 
