@@ -17,7 +17,10 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.selection im
     Selection,
     config_document,
 )
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import check_sharing, parse_sharing
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import (
+    check_sharing,
+    parse_sharing,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import Version, parse_version
 
 DEVICE_PLUGIN = "nvidia-device-plugin"

@@ -38,26 +38,27 @@ def remedies(expected: Expected, node: Mapping[str, Any]) -> List[str]:
     found: List[str] = []
     if wanted and not any(resources.values()) and f"{GPU_RESOURCE}.count" not in labels:
         found.append(
-            f"neither device plugin nor GPU Feature Discovery works on the node; see their pods and logs: "
-            f"kubectl get pods -A --field-selector spec.nodeName={name}. Charts from 0.15 on put them only on "
-            f"nodes with {PRESENT_LABEL}=true or a label of Node Feature Discovery"
+            "neither device plugin nor GPU Feature Discovery works on the node; see their pods and logs: "
+            f"kubectl get pods -A --field-selector spec.nodeName={name}. Charts from 0.15 on put them only "
+            f"on nodes with {PRESENT_LABEL}=true or a label of Node Feature Discovery"
         )
     stale = [resource for resource, count in resources.items() if count and resource not in wanted]
     if stale:
         found.append(
-            f"no GPU offers {', '.join(stale)} any more, so the device plugin has not looked since; let its pod "
-            f"come anew: {anew}. If it stays then, restart kubelet on the node"
+            f"no GPU offers {', '.join(stale)} any more, so the device plugin has not looked since; let its "
+            f"pod come anew: {anew}. If it stays then, restart kubelet on the node"
         )
     retained = _retained(node)
     if retained:
         found.append(
-            f"no device plugin serves {', '.join(retained)} now: kubelet keeps the capacity for five minutes, "
-            "then sets it to 0. The plugin's log says why it does not; if it stays, restart kubelet on the node"
+            f"no device plugin serves {', '.join(retained)} now: kubelet keeps the capacity for five "
+            "minutes, then sets it to 0. The plugin's log says why it does not; if it stays, restart kubelet "
+            "on the node"
         )
     if any(str(value).endswith(_INVALID) for value in labels.values()):
         found.append(
-            f"GPU Feature Discovery labelled the node while its GPUs were unlike each other ({_INVALID[1:]}); it "
-            f"looks again every minute by default, or when its pod comes anew: {anew}"
+            f"GPU Feature Discovery saw GPUs that are unlike each other ({_INVALID[1:]}); it looks again "
+            f"every minute by default, or when its pod comes anew: {anew}"
         )
     if CONFIG_LABEL in labels and any(
         resource in wanted and count and count != wanted[resource] for resource, count in resources.items()

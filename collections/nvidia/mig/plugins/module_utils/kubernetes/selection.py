@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import check_sharing, parse_sharing
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import (
+    check_sharing,
+    parse_sharing,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import check_strategy
 
 _CONFIG_NAME = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")

@@ -82,7 +82,8 @@ class Deployed:
         config = self.configs.get(name)
         if config is None:
             return None
-        return config["strategy"], plain_sharing(config.get("sharing"), f"config {name} of the release: sharing")
+        path = f"config {name} of the release: sharing"
+        return config["strategy"], plain_sharing(config.get("sharing"), path)
 
 
 def settings(

@@ -152,14 +152,15 @@ def _check_mps(sharing: Sharing, strategy: str, path: str, chart_version: Option
                 path=f"{path}.resources",
                 hint=f"at most {_MOST_MPS_CLIENTS}",
             )
-    if sharing.one_each is False and chart_version is not None:
-        if not parse_version(chart_version, "version").at_least("0.20.0"):
-            raise InputError(
-                f"false has no effect: with MPS the device plugin {chart_version} refuses every request for "
-                "more than one",
-                path=f"{path}.failRequestsGreaterThanOne",
-                hint="leave it out, or use chart 0.20.0 or newer",
-            )
+    if sharing.one_each is not False or chart_version is None:
+        return
+    if not parse_version(chart_version, "version").at_least("0.20.0"):
+        raise InputError(
+            f"false has no effect: with MPS the device plugin {chart_version} refuses every request for more "
+            "than one",
+            path=f"{path}.failRequestsGreaterThanOne",
+            hint="leave it out, or use chart 0.20.0 or newer",
+        )
 
 
 def check_offered(sharing: Sharing, offered: List[str], path: str = "sharing") -> None:

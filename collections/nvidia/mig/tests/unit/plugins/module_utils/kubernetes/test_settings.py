@@ -55,7 +55,9 @@ def test_sharing_makes_a_config_of_its_own():
 
 def test_sharing_beside_the_strategies():
     found = release_settings({"a": "single", "b": "single", "c": "none"}, sharing={"a": SLICED, "b": {}})
-    assert found == release_settings({"a": {"strategy": "single", "sharing": SLICED}, "b": "single", "c": "none"})
+    assert found == release_settings(
+        {"a": {"strategy": "single", "sharing": SLICED}, "b": "single", "c": "none"}
+    )
 
 
 def test_sharing_written_in_another_way_is_the_same():

@@ -104,7 +104,7 @@ def test_sharing_is_kept_and_switched_to():
 
 
 def test_sharing_comes_and_goes_by_label():
-    """No strategy and no GPU changes: the nodes switch in their turn, and nothing is left of it at the end."""
+    """No strategy and no GPU changes: nodes switch in their turn, and nothing is left of it at the end."""
     nodes = [node("a", "single"), node("b", "mixed")]
     hosts = {"a": "single", "b": {"strategy": "mixed", "sharing": SLICED}}
     during = release_settings(hosts, values(), nodes, None, ["a", "b"], ["a", "b"])
@@ -125,7 +125,7 @@ def test_sharing_comes_and_goes_by_label():
 
 
 def test_sharing_that_another_wrote_can_be_refused():
-    """A config with keys that the device plugin ignores, and we do not know: it cannot be kept for the others."""
+    """A config with keys that the device plugin ignores, and we do not know: it cannot be kept."""
     foreign = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: all}]}}"
     deployed = {"config": {"map": {"x": f"version: v1\nflags: {{migStrategy: none}}\n{foreign}"}}}
     with pytest.raises(AnsibleFilterError, match="config x of the release: sharing.timeSlicing.resources"):
