@@ -92,3 +92,19 @@ def test_time_slicing_multiplies_only_what_it_names():
 def test_mps_is_not_for_mixed():
     with pytest.raises(RefusedError, match="MPS"):
         resources(a100s("off"), Settings(strategy="mixed", sharing="mps", shared=(Shared(GPU, 2),)))
+
+
+def test_mps_is_not_for_mig_devices():
+    settings = Settings(strategy="single", sharing="mps", shared=(Shared(GPU, 2),))
+    with pytest.raises(RefusedError, match="MPS is not supported for MIG devices"):
+        resources(a100s(SEVEN), settings)
+    assert resources(a100s("off"), settings) == {GPU: 2}
+
+
+def test_mps_serves_so_many_clients():
+    def offer(replicas):
+        return resources(a100s("off"), Settings(sharing="mps", shared=(Shared(GPU, replicas),)))
+
+    assert offer(48) == {GPU: 48}
+    with pytest.raises(RefusedError, match="49 > 48"):
+        offer(49)

@@ -21,6 +21,8 @@ def resources(hardware: Hardware, settings: Settings) -> dict[str, int]:
     """
     if settings.sharing == "mps" and settings.strategy == "mixed":
         raise RefusedError("using --mig-strategy=mixed is not supported with MPS")
+    if settings.sharing == "mps":
+        _check_mps(hardware, settings)
     if settings.strategy == "none":
         counts = Counter({GPU: len(hardware.gpus)})
     else:
@@ -31,6 +33,19 @@ def resources(hardware: Hardware, settings: Settings) -> dict[str, int]:
         )
         _check_devices(hardware, settings)
     return _share({name: count for name, count in counts.items() if count}, settings)
+
+
+def _check_mps(hardware: Hardware, settings: Settings) -> None:
+    """The plugin's own words, and those of the MPS control daemon without which it serves nothing."""
+    if settings.strategy == "single" and hardware.devices:
+        raise RefusedError("sharing using MPS is not supported for MIG devices")
+    for each in settings.shared:
+        most = min((48 if gpu.compute >= (7, 5) else 16 for gpu in hardware.gpus), default=48)
+        if each.replicas > most:
+            raise RefusedError(
+                "invalid MPS configuration: invalid device maximum allowed replicas exceeded: "
+                f"{each.replicas} > {most}"
+            )
 
 
 def _mixed_name(device: MigDevice, settings: Settings) -> str:

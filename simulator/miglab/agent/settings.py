@@ -94,11 +94,12 @@ def read_settings(workload: Object, node: Object, config_maps: Mapping[tuple[str
         strategy = "none"
     if strategy not in STRATEGIES:
         raise RefusedError(f"unknown MIG strategy: {strategy}")
-    sharing, shared, rename = _sharing(config)
+    version = _version(str(container.get("image", "")))
+    sharing, shared, rename = _sharing(config, version)
     timestamp = environment.get("GFD_NO_TIMESTAMP") or (flags.get("gfd") or {}).get("noTimestamp")
     return Settings(
         strategy=strategy,
-        version=_version(str(container.get("image", ""))),
+        version=version,
         sharing=sharing,
         shared=shared,
         rename_by_default=rename,
@@ -159,12 +160,16 @@ def _parse(name: str, text: str) -> dict[str, Any]:
     return config
 
 
-def _sharing(config: Mapping[str, Any]) -> tuple[str, tuple[Shared, ...], bool]:
+def _sharing(
+    config: Mapping[str, Any], version: tuple[int, int, int]
+) -> tuple[str, tuple[Shared, ...], bool]:
     sharing = config.get("sharing") or {}
     for key, name in (("timeSlicing", "time-slicing"), ("mps", "mps")):
         section = sharing.get(key)
         if not section or not section.get("resources"):
             continue
+        if key == "mps" and version < (0, 15, 0):
+            continue  # unknown keys are passed over
         shared = []
         for entry in section["resources"]:
             replicas = entry.get("replicas")

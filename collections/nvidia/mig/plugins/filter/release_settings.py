@@ -23,6 +23,7 @@ def release_settings(
     kept: Sequence[str] = (),
     switching: Sequence[str] = (),
     version: Optional[str] = None,
+    sharing: Optional[Mapping[str, Any]] = None,
 ) -> Dict[str, Any]:
     try:
         if not isinstance(hosts, Mapping):
@@ -35,7 +36,7 @@ def release_settings(
                     raise InputError(f"unknown keys {', '.join(unknown)}", path=str(host))
                 wishes[str(host)] = dict(wish)
             else:
-                wishes[str(host)] = {"strategy": wish}
+                wishes[str(host)] = {"strategy": wish, "sharing": (sharing or {}).get(host)}
         found = {
             node["metadata"]["name"]: (node["metadata"].get("labels") or {}).get(CONFIG_LABEL)
             for node in nodes
@@ -44,7 +45,7 @@ def release_settings(
         # Without named configs, the strategy is the whole cluster's: nobody can keep another.
         apart = version is None or row_for(DEVICE_PLUGIN, version).configs
         there = _deployed(deployed) if deployed is not None and apart else None
-        return settings(wishes, there, labels, kept, switching).as_dict()
+        return settings(wishes, there, labels, kept, switching, version).as_dict()
     except MigError as error:
         raise AnsibleFilterError(f"nvidia.mig.release_settings: {error}") from error
 

@@ -19,12 +19,13 @@ def rollout_batches(
     canaries: int = 1,
     nodes: Sequence[Mapping[str, Any]] = (),
     node_names: Mapping[str, str] | None = None,
+    also: Sequence[str] = (),
 ) -> List[List[str]]:
     try:
         limited = limits(max_unavailable, groups)
         names: Dict[str, str] = {host: name or host for host, name in (node_names or {}).items()}
         held = interrupted(nodes, {host: names.get(host, host) for host in actions})
-        due = [host for host, wanted in actions.items() if wanted or host in held]
+        due = [host for host, wanted in actions.items() if wanted or host in held or host in also]
         return batches(due, limited, canaries, out(nodes, names))
     except MigError as error:
         raise AnsibleFilterError(str(error)) from error

@@ -64,6 +64,18 @@ options:
       - V(none) wants MIG mode disabled on all GPUs, V(single) wants one profile on all GPUs.
     type: str
     choices: [none, single, mixed]
+  sharing:
+    description:
+      - How the node's GPUs will be shared, as in a config of the device plugin. A resource that O(layout)
+        and O(strategy) do not offer is an error. MPS with MIG devices is one too.
+      - Needs O(strategy) and O(chart_version).
+    type: dict
+  chart_version:
+    description:
+      - Version of the device plugin's chart. If it is given, a layout that only this version refuses is an
+        error too.
+      - Needs O(strategy).
+    type: str
   state:
     description:
       - V(present) brings the GPUs to the layout.

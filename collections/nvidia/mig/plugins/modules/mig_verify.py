@@ -18,6 +18,8 @@ description:
   - Only labels that follow from layout and strategy are compared. Every C(nvidia.com/mig-*) resource that
     is not
     expected must be 0; a missing resource counts as 0, as kubelet never removes one.
+  - What is allocatable counts, by which pods are scheduled. Kubelet keeps the capacity of a resource for five
+    minutes after the device plugin stopped to serve it.
 requirements:
   - kubernetes (Python package)
 extends_documentation_fragment:
@@ -123,6 +125,14 @@ mismatches:
   sample:
     - "nvidia.com/gpu: 16 expected, 8 allocatable"
     - "label nvidia.com/mig.strategy: 'single' expected, not there"
+remedies:
+  description: What may help, a sentence for each thing.
+  type: list
+  elements: str
+  returned: always, if the node could be read
+  sample:
+    - "the node's label nvidia.com/device-plugin.config picks mixed; if that is not the strategy and sharing
+      that you want, run playbooks/release.yml"
 expected:
   description: What the node must show.
   type: dict
@@ -170,7 +180,7 @@ actual:
 
 import copy
 import time
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, MigError
@@ -183,6 +193,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels impor
     shown,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import gpus_from_info
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.remedies import remedies
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
 
 try:
@@ -234,6 +245,7 @@ def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
             return {
                 "verdict": not mismatches,
                 "mismatches": mismatches,
+                "remedies": remedies(expected, node) if mismatches else [],
                 "expected": expected.as_dict(),
                 "actual": shown(node),
                 "held": marks["ours"],
@@ -242,11 +254,14 @@ def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
         time.sleep(min(left, max(params["sleep"], 0.1)))
 
 
-def message(node: str, mismatches: List[str], waited: int) -> str:
+def message(node: str, result: Mapping[str, Any], waited: int) -> str:
     after = f" after {waited} seconds" if waited else ""
+    advice = result["remedies"] or [
+        "the device plugin sees a changed layout only when it is restarted; its log says what it refuses"
+    ]
     return (
-        f"node {node} is not as layout and strategy imply{after}: {'; '.join(mismatches)} "
-        "(the device plugin sees a changed layout only when it is restarted; its log says what it refuses)"
+        f"node {node} is not as layout and strategy imply{after}: {'; '.join(result['mismatches'])} "
+        f"({'. '.join(advice)})"
     )
 
 
@@ -274,7 +289,7 @@ def main() -> None:
         module.fail_json(**error.fail_args())
     if not result["verdict"]:
         waited = 0 if module.check_mode else module.params["timeout"]
-        module.fail_json(msg=message(module.params["node_name"], result["mismatches"], waited), **result)
+        module.fail_json(msg=message(module.params["node_name"], result, waited), **result)
     module.exit_json(changed=False, **result)
 
 

@@ -43,6 +43,9 @@ class HostSummary:
         elif action == "nvidia.mig.mig_verify":
             self.resources = result.get("actual", {}).get("resources", {})
             self.verified = bool(result.get("verdict"))
+        elif action == "kubernetes.core.k8s" and (result.get("result") or {}).get("kind") == "Node":
+            # Such as the label by which a node gets another strategy or sharing.
+            self.predicted |= check_mode and changed
         elif action == "ansible.builtin.reboot":
             self.rebooted |= changed
             self.reboot_required = False

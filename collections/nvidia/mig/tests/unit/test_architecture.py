@@ -48,6 +48,8 @@ PURE_KUBERNETES = (
     "labels",
     "node_features",
     "node_gpu",
+    "remedies",
+    "resources",
     "selection",
     "settings",
     "sharing",

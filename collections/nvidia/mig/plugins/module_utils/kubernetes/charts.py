@@ -17,6 +17,10 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.selection im
     Selection,
     config_document,
 )
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import (
+    check_sharing,
+    parse_sharing,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import Version, parse_version
 
 DEVICE_PLUGIN = "nvidia-device-plugin"
@@ -162,10 +166,14 @@ def release_values(
         if not row.configs:
             first = next(candidate.since for candidate in TABLES[chart] if candidate.configs)
             raise InputError(
-                f"chart {chart} {version} knows no named configs, so the cluster can have one strategy only",
+                f"chart {chart} {version} knows no named configs, so the cluster can have one strategy only, "
+                "and share no GPUs",
                 path="configs",
-                hint=f"use version {first} or newer, or one strategy for all nodes",
+                hint=f"use version {first} or newer, or one strategy for all nodes and no sharing",
             )
+        for name, config in selection.configs.items():
+            path = f"configs.{name}.sharing"
+            check_sharing(parse_sharing(config["sharing"], path), config["strategy"], path, version)
         # With migStrategy set too, the environment variable would win over every config.
         values["config"] = {
             "map": {name: config_document(config) for name, config in sorted(selection.configs.items())},

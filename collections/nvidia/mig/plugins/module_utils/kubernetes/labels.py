@@ -3,28 +3,33 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Layout + strategy -> the resources and labels that a Kubernetes node must show. Pure.
 
-The only place that knows the name of a resource or of a GPU feature discovery label. What each version
-publishes was read in NVIDIA's k8s-device-plugin and gpu-feature-discovery at their release tags.
+The only place that knows the name of a GPU feature discovery label. What each version publishes was read in
+NVIDIA's k8s-device-plugin and gpu-feature-discovery at their release tags.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import NodeGpu, ProfileSize
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import Sharing
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
+    GPU_RESOURCE,
+    MIG_RESOURCE_PREFIX,
+    dotted,
+    expected_resources,
+    is_gpu_resource,
+    plain,
+)
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import MPS, Sharing
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import check_layout
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import Version, parse_version
 
-GPU_RESOURCE = "nvidia.com/gpu"
 PRODUCT_LABEL = f"{GPU_RESOURCE}.product"
-MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
-SHARED_SUFFIX = ".shared"
 STRATEGY_LABEL = "nvidia.com/mig.strategy"
+MPS_LABEL = "nvidia.com/mps.capable"
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 # Charts from 0.15 on put their pods on nodes with this label, or with one of node feature discovery's.
 PRESENT_LABEL = "nvidia.com/gpu.present"
@@ -79,7 +84,7 @@ def expected_node(
         sharing: time slicing or MPS of this node.
 
     Raises:
-        InputError: layout and strategy contradict each other.
+        InputError: layout and strategy contradict each other, or the node cannot share so.
     """
     check_layout(strategy, gpus, chart_version=chart_version)
     plugin = parse_version(chart_version, "chart_version")
@@ -88,38 +93,8 @@ def expected_node(
     else:
         discovery = plugin if plugin.at_least(_ONE_CHART) else parse_version(_OLDEST_DISCOVERY)
     shared = sharing or Sharing()
-    resources = _resources(strategy, gpus, plugin, shared)
+    resources = expected_resources(strategy, gpus, chart_version, shared)
     return _with_labels(strategy, gpus, discovery, shared, resources)
-
-
-def _resources(strategy: str, gpus: Sequence[NodeGpu], plugin: Version, sharing: Sharing) -> Dict[str, int]:
-    counts: Counter[str] = Counter({GPU_RESOURCE: 0})
-    for gpu in gpus:
-        if strategy == "none" or not gpu.mig:
-            counts[GPU_RESOURCE] += 1
-            continue
-        for device in gpu.devices():
-            name = GPU_RESOURCE if strategy == "single" else _mig_resource(device, plugin)
-            if name is not None:
-                counts[name] += 1
-    found: Dict[str, int] = {}
-    for name, count in counts.items():
-        replicas = sharing.of(name)
-        renamed = sharing.rename and replicas > 1
-        found[name] = 0 if renamed else count * replicas
-        if renamed:
-            found[name + SHARED_SUFFIX] = count * replicas
-    return found
-
-
-def _mig_resource(device: Profile, plugin: Version) -> Optional[str]:
-    """The extended resource of one MIG device under strategy mixed."""
-    if plugin.at_least("0.20.0"):
-        return MIG_RESOURCE_PREFIX + _dotted(str(device))
-    # Profiles were matched as substrings up to 0.19, so +me and 1c devices count as the plain profile.
-    if device.ci_slices is None or plugin.at_least("0.12.0"):
-        return MIG_RESOURCE_PREFIX + _plain(device)
-    return None  # older plugins skip compute instances smaller than their GPU instance
 
 
 def _with_labels(
@@ -137,6 +112,9 @@ def _with_labels(
         absent.append(STRATEGY_LABEL)
     else:
         labels[STRATEGY_LABEL] = strategy
+    if discovery.at_least("0.15.0"):
+        # The MPS control daemon's pods look for it.
+        labels[MPS_LABEL] = "true" if sharing.kind == MPS else "false"
     products = sorted({gpu.product for gpu in gpus})
     mig_gpus = [gpu for gpu in gpus if gpu.mig]
     mig_prefixes: Dict[str, List[Profile]] = {}
@@ -228,8 +206,8 @@ def _sharing_labels(prefix: str, discovery: Version, sharing: Optional[Sharing])
 def _label_name(device: Profile, discovery: Version) -> Optional[str]:
     """How discovery writes a MIG device's profile in names; None where its name is no valid label."""
     if discovery.at_least("0.7.0"):
-        return _dotted(str(device))
-    return _plain(device)  # from the slices and the memory only
+        return dotted(str(device))
+    return plain(device)  # from the slices and the memory only
 
 
 def _size(device: Profile, gpus: Sequence[NodeGpu]) -> ProfileSize:
@@ -240,15 +218,6 @@ def _size(device: Profile, gpus: Sequence[NodeGpu]) -> ProfileSize:
         if any(found == device for found in gpu.devices())
     }
     return sizes.pop() if len(sizes) == 1 and device.ci_slices is None else ProfileSize()
-
-
-def _plain(device: Profile) -> str:
-    """``3g.20gb``, whatever its compute slices and attributes."""
-    return str(Profile(device.compute_slices, device.memory_gb))
-
-
-def _dotted(name: str) -> str:
-    return name.replace("+", ".")
 
 
 def compare(expected: Expected, node: Mapping[str, Any], labels: bool = True) -> List[str]:
@@ -309,11 +278,6 @@ def shown(node: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _labels(node: Mapping[str, Any]) -> Mapping[str, str]:
     return (node.get("metadata") or {}).get("labels") or {}
-
-
-def is_gpu_resource(name: str) -> bool:
-    """True for the resources that the device plugin publishes for GPUs and MIG devices."""
-    return name in (GPU_RESOURCE, GPU_RESOURCE + SHARED_SUFFIX) or name.startswith(MIG_RESOURCE_PREFIX)
 
 
 def quantity(text: Any) -> Any:

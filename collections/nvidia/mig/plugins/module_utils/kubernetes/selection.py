@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import (
+    check_sharing,
+    parse_sharing,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import check_strategy
 
 _CONFIG_NAME = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
@@ -86,14 +89,7 @@ def _parse_config(name: object, config: object) -> Mapping[str, Any]:
     if unknown:
         raise InputError(f"unknown keys {', '.join(unknown)}", path=path, hint="known are strategy, sharing")
     strategy = check_strategy(config.get("strategy"), f"{path}.strategy")
-    sharing = parse_sharing(config.get("sharing"), f"{path}.sharing")
-    if sharing.kind == "mps" and strategy != "none":
-        # GFD and the device plugin refuse MPS on MIG devices.
-        raise InputError(
-            f"MPS does not work with strategy {strategy}",
-            path=f"{path}.sharing.mps",
-            hint="use timeSlicing, or strategy none",
-        )
+    check_sharing(parse_sharing(config.get("sharing"), f"{path}.sharing"), strategy, f"{path}.sharing")
     return {"strategy": strategy, "sharing": config.get("sharing") or None}
 
 

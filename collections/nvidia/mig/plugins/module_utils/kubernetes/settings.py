@@ -1,7 +1,7 @@
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every host's strategy -> the settings of the cluster's two releases. Pure.
+"""Every host's strategy and sharing -> the settings of the cluster's two releases. Pure.
 
 ``migStrategy`` is a value of a release, so it holds for the whole cluster. Hosts that want different
 things share one release with named configs, and each node's label picks one. So do hosts that switch
@@ -18,7 +18,11 @@ from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import CONFIG_LABEL, PRESENT_LABEL
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import (
+    check_sharing,
+    parse_sharing,
+    plain_sharing,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import STRATEGIES, check_strategy
 
 Wish = Tuple[str, Optional[Mapping[str, Any]]]
@@ -74,8 +78,12 @@ class Deployed:
         """What a node with this label has; None if its label names no config."""
         if self.strategy is not None:
             return self.strategy, None
-        config = self.configs.get(label or self.default_config or "")
-        return None if config is None else (config["strategy"], config.get("sharing") or None)
+        name = label or self.default_config or ""
+        config = self.configs.get(name)
+        if config is None:
+            return None
+        path = f"config {name} of the release: sharing"
+        return config["strategy"], plain_sharing(config.get("sharing"), path)
 
 
 def settings(
@@ -84,6 +92,7 @@ def settings(
     labels: Optional[Mapping[str, Optional[str]]] = None,
     kept: Collection[str] = (),
     switching: Collection[str] = (),
+    version: Optional[str] = None,
 ) -> ReleaseSettings:
     """Combine the wishes of all hosts of a cluster.
 
@@ -94,15 +103,16 @@ def settings(
         labels: the value of each node's config label now.
         kept: hosts whose nodes stay as they are, whatever they wish.
         switching: those of them whose turn comes before these settings are replaced.
+        version: the device plugin's chart; with it, sharing that only some versions can do is checked too.
 
     Raises:
-        InputError: no hosts, or a host's wish is malformed.
+        InputError: no hosts, or a host's wish is malformed or impossible.
     """
     if not hosts:
         raise InputError("no host of the inventory has GPUs to release for", path="hosts")
     labels = labels or {}
     kept = () if deployed is None else kept
-    wishes = {host: _parse(host, wish) for host, wish in hosts.items()}
+    wishes = {host: _parse(host, wish, version) for host, wish in hosts.items()}
     now = dict(wishes)
     if deployed is not None:
         now.update((host, deployed.wish(labels.get(host)) or wishes[host]) for host in kept)
@@ -139,11 +149,11 @@ def settings(
     )
 
 
-def _parse(host: str, wish: Mapping[str, Any]) -> Wish:
+def _parse(host: str, wish: Mapping[str, Any], version: Optional[str]) -> Wish:
     strategy = check_strategy(wish.get("strategy"), f"{host}: strategy")
-    sharing = wish.get("sharing") or None
-    parse_sharing(sharing, f"{host}: sharing")
-    return strategy, sharing
+    path = f"{host}: sharing"
+    check_sharing(parse_sharing(wish.get("sharing"), path), strategy, path, version)
+    return strategy, plain_sharing(wish.get("sharing"))
 
 
 def _name(strategy: str, sharing: Optional[Mapping[str, Any]]) -> str:

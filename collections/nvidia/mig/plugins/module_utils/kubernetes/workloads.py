@@ -12,10 +12,10 @@ import re
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import (
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import PRODUCT_LABEL
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
     GPU_RESOURCE,
     MIG_RESOURCE_PREFIX,
-    PRODUCT_LABEL,
     SHARED_SUFFIX,
     is_gpu_resource,
     quantity,

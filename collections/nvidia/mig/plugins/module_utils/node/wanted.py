@@ -16,6 +16,8 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import 
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import gpus_from_layout
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import expected_resources
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import STRATEGIES, check_layout
 from ansible_collections.nvidia.mig.plugins.module_utils.node.driver import MINIMUM, check_driver
 from ansible_collections.nvidia.mig.plugins.module_utils.node.options import node_options
@@ -30,6 +32,8 @@ def layout_spec() -> Dict[str, Any]:
             "config": {"type": "raw"},
             "config_name": {"type": "str"},
             "strategy": {"type": "str", "choices": list(STRATEGIES)},
+            "sharing": {"type": "dict"},
+            "chart_version": {"type": "str"},
             "state": {"type": "str", "choices": ["present", "planned"], "default": "present"},
             "destroy_in_use": {"type": "bool", "default": False},
             "drained_pods": {"type": "list", "elements": "str", "default": []},
@@ -38,6 +42,7 @@ def layout_spec() -> Dict[str, Any]:
         "mutually_exclusive": [("layout", "config")],
         "required_one_of": [("layout", "config")],
         "required_together": [("config", "config_name")],
+        "required_by": {"sharing": ("strategy", "chart_version"), "chart_version": "strategy"},
     }
 
 
@@ -54,6 +59,10 @@ def wanted_on(
     """What is wanted on each GPU, by its index, if GPUs, driver and strategy allow it. Raises InputError."""
     check_driver(driver, states, entries)
     wanted = assign(entries, states)
-    if params["strategy"] is not None:
-        check_layout(params["strategy"], gpus_from_layout(states, wanted))
+    strategy, version = params["strategy"], params["chart_version"]
+    if strategy is not None:
+        gpus = gpus_from_layout(states, wanted)
+        check_layout(strategy, gpus, chart_version=version)
+        if version is not None:
+            expected_resources(strategy, gpus, version, parse_sharing(params["sharing"]))
     return wanted

@@ -207,10 +207,30 @@ def test_the_strategy_looks_at_the_gpus_that_the_layout_leaves_alone(host):
     assert host.layout({"gpus": 1, "profiles": {"7g.40gb": 1}}, strategy="single").complete
 
 
+def test_sharing_that_the_layout_does_not_offer(host):
+    """Found before anything is changed: the device plugin would pass over it."""
+    both = {"layout": [HALVES], "strategy": "mixed", "chart_version": "0.17.4"}
+    wrong = {"timeSlicing": {"resources": [{"name": "nvidia.com/mig-1g.5gb", "replicas": 2}]}}
+    msg = refuse(host, False, sharing=wrong, **both)
+    assert "sharing.timeSlicing.resources: the node's layout and strategy never offer" in msg
+    assert "they offer nvidia.com/mig-3g.20gb" in msg
+    mps = {"mps": {"resources": [{"name": "nvidia.com/mig-3g.20gb", "replicas": 2}]}}
+    assert "sharing.mps: MPS does not work with strategy mixed" in refuse(host, False, sharing=mps, **both)
+    right = {"timeSlicing": {"resources": [{"name": "nvidia.com/mig-3g.20gb", "replicas": 2}]}}
+    assert host.run("mig_layout", sharing=right, **both).complete
+
+
+def test_a_layout_that_only_some_charts_refuse(host):
+    partial = {"layout": [{"gpus": "all", "profiles": {"1c.2g.10gb": 2}}], "strategy": "mixed"}
+    assert "0.20.0 exits" in refuse(host, False, chart_version="0.20.0", **partial)
+    assert host.run("mig_layout", chart_version="0.17.4", **partial).complete
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({}, ("layout", "config")),
+        ({"layout": [], "sharing": {"timeSlicing": {}}}, ("strategy", "chart_version")),
         ({"layout": [], "config": {}, "config_name": "x"}, ("mutually exclusive",)),
         ({"config": {}}, ("config_name",)),
         ({"layout": [], "strategy": "both"}, ("strategy", "none, single, mixed")),

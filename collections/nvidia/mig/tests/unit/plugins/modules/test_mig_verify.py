@@ -26,6 +26,7 @@ LABELS = {
     "nvidia.com/gpu.slices.ci": "3",
     "nvidia.com/gpu.slices.gi": "3",
     "nvidia.com/mig.strategy": "single",
+    "nvidia.com/mps.capable": "false",
 }
 
 
@@ -41,10 +42,21 @@ def node(cluster):
     core = client.CoreV1Api(cluster.api())
     core.create_node({"metadata": {"name": "dgx01", "labels": LABELS}})
 
-    def offer(**resources):
-        quantities = {f"nvidia.com/{name.replace('_', '-')}": str(count) for name, count in resources.items()}
-        core.patch_node_status("dgx01", {"status": {"capacity": quantities, "allocatable": quantities}})
+    def quantities(resources):
+        return {f"nvidia.com/{name.replace('_', '-')}": str(count) for name, count in resources.items()}
 
+    def offer(**resources):
+        status = {"capacity": quantities(resources), "allocatable": quantities(resources)}
+        core.patch_node_status("dgx01", {"status": status})
+
+    def keep(**resources):
+        status = {
+            "capacity": quantities(resources),
+            "allocatable": dict.fromkeys(quantities(resources), "0"),
+        }
+        core.patch_node_status("dgx01", {"status": status})
+
+    offer.keep = keep
     yield offer
     core.delete_node("dgx01")
 
@@ -86,6 +98,15 @@ def test_every_difference_is_named(node, verify):
     for mismatch in done["mismatches"]:
         assert mismatch in done["msg"]
     assert "node dgx01" in done["msg"]
+    (remedy,) = done["remedies"]
+    assert "no GPU offers nvidia.com/mig-1g.5gb any more" in remedy and remedy in done["msg"]
+
+
+def test_capacity_that_kubelet_keeps_for_a_while_is_no_difference(node, verify):
+    node(gpu=16)
+    node.keep(**{"mig-1g.5gb": 4})
+    done = verify()
+    assert done["verdict"] and done["remedies"] == []
 
 
 def test_labels_can_be_left_out(node, verify):

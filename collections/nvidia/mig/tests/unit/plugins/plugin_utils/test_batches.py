@@ -61,6 +61,12 @@ def test_hosts_with_nothing_to_do_are_in_none():
     assert rollout_batches({"dgx1": [], "dgx2": ["create"]}, GROUPS, {"dgx": 1}) == [["dgx2"]]
 
 
+def test_hosts_that_only_get_another_configuration():
+    actions = {"dgx1": [], "dgx2": ["create"], "dgx3": [], "dgx4": []}
+    found = rollout_batches(actions, GROUPS, {"dgx": 2}, also=["dgx1", "dgx4"])
+    assert found == [["dgx1"], ["dgx2", "dgx4"]]
+
+
 def test_who_is_out_counts():
     state = cluster(dgx8={"cordoned": True}, hgx4={"ready": "Unknown"})
     assert plan(DGX[:3], {"dgx": 2}, canaries=0, **state) == [["dgx1"], ["dgx2"], ["dgx3"]]

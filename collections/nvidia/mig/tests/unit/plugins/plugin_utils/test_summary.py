@@ -72,6 +72,20 @@ NOTES: Dict[str, Any] = {
         ],
         "changed + REBOOT REQUIRED",
     ),
+    "another configuration by label": (
+        [
+            (LAYOUT, layout_result(CUT, CUT), {}),
+            ("kubernetes.core.k8s", {"changed": True, "result": {"kind": "Node"}}, {}),
+        ],
+        "changed",
+    ),
+    "something else in the cluster": (
+        [
+            (LAYOUT, layout_result(CUT, CUT), {}),
+            ("kubernetes.core.k8s", {"changed": True, "result": {"kind": "RuntimeClass"}}, {}),
+        ],
+        "nothing",
+    ),
 }
 
 

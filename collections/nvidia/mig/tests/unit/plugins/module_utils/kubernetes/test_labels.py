@@ -161,6 +161,7 @@ def test_mixed_labels_today():
         "nvidia.com/mig-3g.20gb.slices.ci": "3",
         "nvidia.com/mig-3g.20gb.slices.gi": "3",
         "nvidia.com/mig.strategy": "mixed",
+        "nvidia.com/mps.capable": "false",
     }
 
 
@@ -218,7 +219,7 @@ def test_several_products_leave_the_arbitrary_labels_open():
     layout = [NodeGpu(0, SXM), NodeGpu(1, "Tesla T4", mig_capable=False)]
     expected = expected_node("none", layout, "0.17.4")
     assert expected.resources == {"nvidia.com/gpu": 2}
-    assert expected.labels == {}
+    assert expected.labels == {"nvidia.com/mps.capable": "false"}
 
 
 def test_no_gpus():

@@ -187,6 +187,30 @@ def test_configs_arrive(chart, version, tmp_path):
     assert environment(sidecar)["DEFAULT_CONFIG"] == "mixed"
 
 
+@pytest.mark.parametrize("version", SHARED_VERSIONS)
+@pytest.mark.parametrize("kind", ["timeSlicing", "mps"])
+def test_sharing_arrives(kind, version, tmp_path):
+    sharing = {kind: {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}
+    configs = {**CONFIGS, "shared": {"strategy": "none", "sharing": sharing}}
+    documents = render(
+        DEVICE_PLUGIN,
+        version,
+        release_values(DEVICE_PLUGIN, version, select(None, configs, "mixed"), NAMESPACE),
+        tmp_path,
+    )
+    (config_map,) = (
+        d for d in documents if d["kind"] == "ConfigMap" and d["metadata"]["name"].endswith("-configs")
+    )
+    assert yaml.safe_load(config_map["data"]["shared"])["sharing"] == sharing
+    (daemon,) = [d for d in daemonsets(documents) if d["metadata"]["name"].endswith("-mps-control-daemon")]
+    # The label that mig_verify expects, and by which the switch of a node finds the pods to end.
+    spec = daemon["spec"]["template"]
+    assert spec["spec"]["nodeSelector"]["nvidia.com/mps.capable"] == "true"
+    for daemonset in daemonsets(documents):
+        named = daemonset["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"]
+        assert named == DEVICE_PLUGIN
+
+
 @pytest.mark.parametrize("version", DISCOVERY_VERSIONS + SHARED_VERSIONS)
 def test_discovery_brings_nfd_if_told(version, tmp_path):
     names = {}

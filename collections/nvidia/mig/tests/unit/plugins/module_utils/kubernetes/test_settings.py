@@ -53,6 +53,20 @@ def test_sharing_makes_a_config_of_its_own():
     assert found["config_by_host"] == {"a": name, "b": "single"}
 
 
+def test_sharing_beside_the_strategies():
+    found = release_settings({"a": "single", "b": "single", "c": "none"}, sharing={"a": SLICED, "b": {}})
+    assert found == release_settings(
+        {"a": {"strategy": "single", "sharing": SLICED}, "b": "single", "c": "none"}
+    )
+
+
+def test_sharing_written_in_another_way_is_the_same():
+    """Or the device plugin of every node would start anew for nothing."""
+    other = {"timeSlicing": {"renameByDefault": False, "resources": [{"replicas": 4, "name": "gpu"}]}}
+    hosts = {"a": "single", "b": "mixed"}
+    assert release_settings(hosts, sharing={"a": other}) == release_settings(hosts, sharing={"a": SLICED})
+
+
 def test_one_shared_setting_needs_no_labels():
     found = release_settings({"a": {"strategy": "none", "sharing": SLICED}})
     assert found["strategy"] is None
@@ -100,9 +114,23 @@ def test_the_modules_take_it(hosts):
         ({"dgx01": None}, "dgx01: strategy: null"),
         ({"dgx01": {"strategy": "none", "share": {}}}, "dgx01: unknown keys share"),
         ({"dgx01": {"strategy": "none", "sharing": {"mps": {}}}}, "dgx01: sharing.mps.resources"),
+        (
+            {"dgx01": {"strategy": "mixed", "sharing": {"mps": SLICED["timeSlicing"]}}},
+            "dgx01: sharing.mps: MPS does not work with strategy mixed",
+        ),
     ],
 )
 def test_bad_wishes(hosts, words):
     with pytest.raises(AnsibleFilterError, match="nvidia.mig.release_settings") as caught:
         release_settings(hosts)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("version", "good"), [("0.11.0", False), ("0.12.0", True)])
+def test_sharing_needs_named_configs(version, good):
+    hosts = {"dgx01": {"strategy": "none", "sharing": SLICED}}
+    if good:
+        assert release_settings(hosts, version=version)["configs"]
+    else:
+        with pytest.raises(AnsibleFilterError, match="dgx01: sharing.timeSlicing.*0.12.0 or newer"):
+            release_settings(hosts, version=version)

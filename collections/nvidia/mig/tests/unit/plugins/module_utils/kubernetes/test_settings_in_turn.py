@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible.errors import AnsibleFilterError
 from ansible_collections.nvidia.mig.plugins.filter.release_settings import release_settings
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.selection import config_document
 
@@ -100,6 +101,36 @@ def test_sharing_is_kept_and_switched_to():
     assert found["configs"] == first["configs"]
     assert labels(found) == {}
     assert labels(found, "switched_labels") == {"a": "none", "b": name}
+
+
+def test_sharing_comes_and_goes_by_label():
+    """No strategy and no GPU changes: nodes switch in their turn, and nothing is left of it at the end."""
+    nodes = [node("a", "single"), node("b", "mixed")]
+    hosts = {"a": "single", "b": {"strategy": "mixed", "sharing": SLICED}}
+    during = release_settings(hosts, values(), nodes, None, ["a", "b"], ["a", "b"])
+    (name,) = set(during["configs"]) - set(PLAIN)
+    assert labels(during) == {}
+    assert labels(during, "switched_labels") == {"b": name}
+    after = release_settings(hosts, values(**{name: hosts["b"]}), [node("a", "single"), node("b", name)])
+    assert after["configs"] == during["configs"]  # so the release is upgraded once
+
+    hosts = {"a": "single", "b": "mixed"}
+    nodes = [node("a", "single"), node("b", name)]
+    deployed = values(**{name: {"strategy": "mixed", "sharing": SLICED}})
+    during = release_settings(hosts, deployed, nodes, None, ["a", "b"], ["a", "b"])
+    assert set(during["configs"]) == {*PLAIN, name}
+    assert labels(during, "switched_labels") == {"b": "mixed"}
+    after = release_settings(hosts, deployed, nodes)
+    assert after["configs"] == PLAIN
+
+
+def test_sharing_that_another_wrote_can_be_refused():
+    """A config with keys that the device plugin ignores, and we do not know: it cannot be kept."""
+    foreign = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: all}]}}"
+    deployed = {"config": {"map": {"x": f"version: v1\nflags: {{migStrategy: none}}\n{foreign}"}}}
+    with pytest.raises(AnsibleFilterError, match="config x of the release: sharing.timeSlicing.resources"):
+        release_settings({"a": "none"}, deployed, [node("a", "x")], None, ["a"])
+    assert release_settings({"a": "none"}, deployed, [node("a", "x")])["strategy"] == "none"
 
 
 @pytest.mark.parametrize("label", ["gone", None])
