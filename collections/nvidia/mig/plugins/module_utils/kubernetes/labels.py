@@ -22,6 +22,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources im
     expected_resources,
     is_gpu_resource,
     plain,
+    quantity,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import MPS, Sharing
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.strategy import check_layout
@@ -278,14 +279,6 @@ def shown(node: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _labels(node: Mapping[str, Any]) -> Mapping[str, str]:
     return (node.get("metadata") or {}).get("labels") or {}
-
-
-def quantity(text: Any) -> Any:
-    """A resource count as an integer; what is no plain number stays as it is and differs from every count."""
-    try:
-        return int(str(text))
-    except ValueError:
-        return text
 
 
 _LABEL_SUFFIX = re.compile(

@@ -11,12 +11,12 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels impor
     CONFIG_LABEL,
     PRESENT_LABEL,
     Expected,
-    quantity,
     shown,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
     GPU_RESOURCE,
     is_gpu_resource,
+    quantity,
 )
 
 _INVALID = "-MIG-INVALID"

@@ -10,7 +10,7 @@ NVIDIA's k8s-device-plugin at its release tags.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Dict, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import NodeGpu
@@ -52,6 +52,14 @@ def expected_resources(
         if renamed:
             found[name + SHARED_SUFFIX] = count * replicas
     return found
+
+
+def quantity(text: Any) -> Any:
+    """A resource count as an integer; what is no plain number stays as it is and differs from every count."""
+    try:
+        return int(str(text))
+    except ValueError:
+        return text
 
 
 def is_gpu_resource(name: str) -> bool:
