@@ -75,6 +75,10 @@ gpu_operator:
       description: Name of the ConfigMap that MIG Manager reads; null if it sets none.
       type: str
       sample: custom-mig-parted-configs
+    namespace:
+      description: The operator's namespace; null if the operator has not told yet.
+      type: str
+      sample: gpu-operator
 dra_classes:
   description:
     - Device classes of the DRA driver that hand out GPUs or MIG devices. Empty if there is no such driver, or

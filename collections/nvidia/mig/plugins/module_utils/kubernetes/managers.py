@@ -31,7 +31,7 @@ def gpu_operator(policies: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, An
     Returns:
         ``policy``: the object's name; ``parts``: the keys of its spec that this collection does the work of;
         ``manages``: the same in words; ``strategy`` and ``mig_config``: its MIG strategy, and the name of
-        MIG Manager's ConfigMap, as they are set.
+        MIG Manager's ConfigMap, as they are set; ``namespace``: where the operator says that it is.
     """
     active = [policy for policy in policies if (policy.get("status") or {}).get("state") != "ignored"]
     if not active:
@@ -45,7 +45,8 @@ def gpu_operator(policies: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, An
         "parts": parts,
         "manages": [_PARTS[part] for part in parts],
         "strategy": (spec.get("mig") or {}).get("strategy"),
-        "mig_config": ((spec.get("migManager") or {}).get("config") or {}).get("name"),
+        "mig_config": ((spec.get("migManager") or {}).get("config") or {}).get("name") or None,
+        "namespace": (policy.get("status") or {}).get("namespace") or None,
     }
 
 

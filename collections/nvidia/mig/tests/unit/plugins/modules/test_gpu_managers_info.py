@@ -95,6 +95,7 @@ def test_gpu_operator(info, policies):
         "manages": ["MIG Manager", "the device plugin"],
         "strategy": "mixed",
         "mig_config": None,
+        "namespace": None,
     }
 
 
