@@ -10,7 +10,7 @@ import pytest
 from gpu_operator import GpuOperator
 from lab_runs import Lab, Run, need_cluster
 
-DGX = ("dgx01", "dgx02", "dgx03")
+DGX = ("dgx01", "dgx02")
 CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
 DEVICE_CLASS = """
 apiVersion: resource.k8s.io/v1
@@ -45,7 +45,7 @@ def operator(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuOperator]
         yield started
     finally:
         started.stop()
-        emptied = lab.play("playbooks/teardown.yml")
+        emptied = lab.play("playbooks/teardown.yml", "-l", ",".join(DGX))
         assert emptied.rc == 0, emptied.messages()
 
 
