@@ -91,7 +91,10 @@ class Api:
         except Exception as error:
             if getattr(error, "status", None) == 404:
                 return None
-            raise ClusterError(f"cannot list {plural}.{group}: {_reason(error)}") from error
+            raise ClusterError(
+                f"cannot list {plural}.{group}: {_reason(error)}",
+                hint="the account needs the right to list them",
+            ) from error
         return list(found.get("items") or [])
 
     def pods(self, namespace: str, selector: Mapping[str, str]) -> List[Dict[str, Any]]:
