@@ -36,7 +36,9 @@ class HostSummary:
         changed = bool(result.get("changed"))
         if action == "nvidia.mig.mig_layout":
             self._note_layout(result, args.get("state") == "planned", check_mode)
-            self.predicted |= check_mode and changed
+            # Where GPU Operator changes the GPUs, there are plans only.
+            self.predicted |= check_mode and bool(changed or result.get("actions"))
+            changed |= self.before != self.after and not check_mode
         elif action == "nvidia.mig.gpu_reset":
             self.reset |= changed
             self.reboot_required |= bool(result.get("reboot_required"))

@@ -1,12 +1,12 @@
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""mig-parted's configuration file, version v1, as it is."""
+"""mig-parted's configuration file, version v1: read as it is, and written."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.entries import (
@@ -61,6 +61,28 @@ def parse_mig_parted(config: Any, name: str, path: str = "config") -> Tuple[Layo
             entries.append(_parse_entry(spec, f"{path}[{position}]", problems))
     problems.raise_all()
     return tuple(entries)
+
+
+def mig_parted_entries(gpus: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """One configuration of a mig-parted file: these GPUs of one host, whatever they are now.
+
+    Hosts whose GPUs are alike give the same entries. Only indexes name GPUs, as mig-parted knows no other
+    names, and ``all`` where every GPU that can do MIG is alike: both it and mig-parted pass over the others.
+
+    Args:
+        gpus: ``index``, ``mig_capable``, ``mig`` and ``profiles`` of each GPU, as mig_layout returns them.
+    """
+    capable = sorted((gpu for gpu in gpus if gpu["mig_capable"]), key=lambda gpu: gpu["index"])
+    alike: Dict[Tuple[bool, Tuple[str, ...]], List[int]] = {}
+    for gpu in capable:
+        alike.setdefault((gpu["mig"], tuple(sorted(gpu["profiles"]))), []).append(gpu["index"])
+    entries: List[Dict[str, Any]] = []
+    for (mig, profiles), indexes in alike.items():
+        entry: Dict[str, Any] = {"devices": "all" if len(alike) == 1 else indexes, "mig-enabled": mig}
+        if mig:
+            entry["mig-devices"] = {name: profiles.count(name) for name in dict.fromkeys(profiles)}
+        entries.append(entry)
+    return entries
 
 
 def _parse_entry(spec: Any, path: str, problems: Problems) -> LayoutEntry:

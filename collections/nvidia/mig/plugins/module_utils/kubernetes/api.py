@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Dict, List, Mapping, Optional
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError
@@ -80,6 +81,21 @@ class Api:
                 return None
             raise ClusterError(f"cannot read {kind} {name}: {_reason(error)}") from error
         return found
+
+    def objects(self, group: str, version: str, plural: str) -> Optional[List[Dict[str, Any]]]:
+        """All objects of a kind, in one call; None if the cluster does not know the kind."""
+        path = f"/apis/{group}/{version}/{plural}"
+        try:
+            answer = self._client.client.request("get", path, serialize=False)
+            found = json.loads(answer.data)
+        except Exception as error:
+            if getattr(error, "status", None) == 404:
+                return None
+            raise ClusterError(
+                f"cannot list {plural}.{group}: {_reason(error)}",
+                hint="the account needs the right to list them",
+            ) from error
+        return list(found.get("items") or [])
 
     def pods(self, namespace: str, selector: Mapping[str, str]) -> List[Dict[str, Any]]:
         """Pods with all of the labels."""
