@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -25,6 +26,14 @@ def offered(lab: Lab, node: str) -> dict[str, str]:
     return {
         name: count for name, count in allocatable.items() if name.startswith("nvidia.com/") and count != "0"
     }
+
+
+def settles(lab: Lab, wanted: dict[str, dict[str, str]], seconds: float = 15) -> None:
+    """Wait until the nodes offer exactly this; no proof at the end of the run has waited for it."""
+    deadline = time.monotonic() + seconds
+    while (found := {node: offered(lab, node) for node in wanted}) != wanted:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
 
 
 def state(lab: Lab) -> tuple[Any, ...]:
@@ -63,6 +72,22 @@ def test_other_nodes_do_not_lose_their_gpus_without_leave(ready: Lab) -> None:
     for words in (OTHER, "switch_strategy_others_ok", "Nothing was changed"):
         assert words in run.messages()
     assert state(ready) == before
+
+
+def test_a_node_that_fails_keeps_nobody_without_gpus(ready: Lab) -> None:
+    """Its GPUs are as before, and the releases are there again, for it and for the others."""
+    before = {node: offered(ready, node) for node in (NODE, OTHER)}
+    create = "nvmlDeviceCreateGpuInstanceWithPlacement"
+    ready.command("fault", "add", NODE, "--function", create, "--code", "INSUFFICIENT_RESOURCES")
+    try:
+        run = reinstall(ready, "single", "-e", "switch_strategy_others_ok=true")
+    finally:
+        ready.command("fault", "clear", NODE)
+    assert run.rc != 0
+    for words in ("Insufficient Resources", "are as they were", "The releases are installed again"):
+        assert words in run.messages()
+    settles(ready, before)
+    assert set(revisions(ready).values()) == {"1"}
 
 
 def test_both_ways(ready: Lab) -> None:
