@@ -9,6 +9,14 @@ import pytest
 from lab_runs import BIN, ROOT, Lab
 
 
+def use_account(lab: Lab) -> None:
+    """Let every play have no more rights in the cluster than playbooks/access.yml grants."""
+    kubeconfig = lab.directory / "account"
+    made = lab.play("playbooks/access.yml", "-e", f"cluster_access_kubeconfig={kubeconfig}")
+    assert made.rc == 0, made.messages()
+    lab.environment["MIG_LAB_KUBECONFIG"] = str(kubeconfig)
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A running lab with every GPU whole and no release."""
@@ -22,6 +30,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     started = Lab(directory, environment, has_cluster=False)
     started.command("up")
     try:
-        yield Lab(directory, environment, has_cluster=(directory / "kubeconfig").exists())
+        whole = Lab(directory, environment, has_cluster=(directory / "kubeconfig").exists())
+        if os.environ.get("MIG_LAB_ACCOUNT") and whole.has_cluster:
+            use_account(whole)
+        yield whole
     finally:
         started.command("down")

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from miglab import binaries, paths
+from miglab import audit, binaries, paths
 from miglab.api import Api, ApiError
 from miglab.certificates import Credentials
 from miglab.console import LabError, Stopwatch, say
@@ -230,6 +230,7 @@ def _server_flags(ports: dict[str, int], credentials: Credentials) -> list[str]:
         "--endpoint-reconciler-type=none",
         "--disable-admission-plugins=ServiceAccount",  # no controller makes the tokens it would wait for
         "--allow-privileged=true",
+        *audit.flags(),
         f"--etcd-servers=https://{_ADDRESS}:{ports['etcd']}",
         f"--etcd-cafile={credentials.ca}",
         f"--etcd-certfile={credentials.certificate}",

@@ -184,7 +184,8 @@ from typing import Any, Dict, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, MigError
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import MISSING_COLLECTION, Api
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.access import AUTH_ARG_SPEC, prepare
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import Api
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.hold import hold_marks
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import (
     Expected,
@@ -195,21 +196,6 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels impor
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import gpus_from_info
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.remedies import remedies
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
-
-try:
-    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
-
-    HAS_KUBERNETES_CORE = True
-except ImportError:
-    HAS_KUBERNETES_CORE = False
-    AUTH_ARG_SPEC = {"kubeconfig": {"type": "raw"}, "context": {}}
-
-try:
-    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import (
-        extract_sensitive_values_from_kubeconfig as secrets_of,
-    )
-except ImportError:
-    secrets_of = None  # an older kubernetes.core hides the whole kubeconfig
 
 
 def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
@@ -279,10 +265,7 @@ def main() -> None:
         sleep={"type": "int", "default": 2},
     )
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    if not HAS_KUBERNETES_CORE:
-        module.fail_json(msg=MISSING_COLLECTION)
-    if secrets_of is not None and isinstance(module.params["kubeconfig"], dict):
-        module.no_log_values.update(secrets_of(module.params["kubeconfig"]))
+    prepare(module)
     try:
         result = verify(module.params, wait=not module.check_mode)
     except MigError as error:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any, Dict, List, Mapping, Optional
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.rights import Right, denied
 
 try:
     from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import (  # type: ignore[import-untyped]
@@ -79,7 +81,7 @@ class Api:
         except Exception as error:
             if getattr(error, "status", None) == 404:
                 return None
-            raise ClusterError(f"cannot read {kind} {name}: {_reason(error)}") from error
+            raise _refused(f"cannot read {kind} {name}", error) from error
         return found
 
     def objects(self, group: str, version: str, plural: str) -> Optional[List[Dict[str, Any]]]:
@@ -91,11 +93,67 @@ class Api:
         except Exception as error:
             if getattr(error, "status", None) == 404:
                 return None
-            raise ClusterError(
-                f"cannot list {plural}.{group}: {_reason(error)}",
-                hint="the account needs the right to list them",
-            ) from error
+            raise _refused(f"cannot list {plural}.{group}", error) from error
         return list(found.get("items") or [])
+
+    def items(self, kind: str, version: str, selector: str) -> List[Dict[str, Any]]:
+        """All objects of the cluster with these labels."""
+        try:
+            resource = self._client.resource(kind, version)
+            found = self._client.get(resource, label_selector=selector).to_dict()
+        except Exception as error:
+            raise _refused(f"cannot list each {kind} of the cluster", error) from error
+        return list(found.get("items") or [])
+
+    def server(self) -> Dict[str, Any]:
+        """The API server as a kubeconfig names it, with the authority that vouches for it."""
+        configuration = self._client.configuration
+        cluster: Dict[str, Any] = {"server": configuration.host}
+        if not configuration.verify_ssl:
+            cluster["insecure-skip-tls-verify"] = True
+        elif configuration.ssl_ca_cert:
+            with open(configuration.ssl_ca_cert, "rb") as file:
+                cluster["certificate-authority-data"] = base64.b64encode(file.read()).decode()
+        if getattr(configuration, "tls_server_name", None):
+            cluster["tls-server-name"] = configuration.tls_server_name
+        if configuration.proxy:
+            cluster["proxy-url"] = configuration.proxy
+        return cluster
+
+    def token(self, name: str, namespace: str, seconds: int) -> str:
+        """A new token of a service account."""
+        try:
+            accounts = self._client.resource("ServiceAccount", "v1")
+            asked = {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": seconds},
+            }
+            found = accounts.subresources["token"].create(body=asked, name=name, namespace=namespace)
+        except Exception as error:
+            raise _refused(f"cannot get a token of {namespace}/{name}", error) from error
+        return str(found.to_dict()["status"]["token"])
+
+    def may(self, right: Right) -> bool:
+        """Whether the account that asks has the right."""
+        resource, _, subresource = right.resource.partition("/")
+        asked = {
+            "verb": right.verb,
+            "group": right.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": right.namespace,
+            "name": right.name,
+        }
+        kind, version = "SelfSubjectAccessReview", "authorization.k8s.io/v1"
+        try:
+            review = self._client.create(
+                self._client.resource(kind, version),
+                {"apiVersion": version, "kind": kind, "spec": {"resourceAttributes": asked}},
+            ).to_dict()
+        except Exception as error:
+            raise _refused(f"cannot ask for the right to {right}", error) from error
+        return bool(review["status"]["allowed"])
 
     def pods(self, namespace: str, selector: Mapping[str, str]) -> List[Dict[str, Any]]:
         """Pods with all of the labels."""
@@ -104,8 +162,13 @@ class Api:
             resource = self._client.resource("Pod", "v1")
             found = self._client.get(resource, namespace=namespace, label_selector=labels).to_dict()
         except Exception as error:
-            raise ClusterError(f"cannot list the pods of {namespace}: {_reason(error)}") from error
+            raise _refused(f"cannot list the pods of {namespace}", error) from error
         return list(found.get("items") or [])
+
+
+def _refused(what: str, error: Exception) -> ClusterError:
+    reason = _reason(error)
+    return ClusterError(f"{what}: {reason}", hint=denied(reason))
 
 
 def _reason(error: Exception) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, InputError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.release import Release
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.rights import denied
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import parse_version
 
 _OLDEST_HELM = "3.8.0"
@@ -90,11 +91,12 @@ class Helm:
             )
         return match.group(1)
 
-    def releases(self) -> List[Release]:
-        """All releases of the cluster that exist, in whatever state; not those that are uninstalled."""
+    def releases(self, namespace: Optional[str] = None) -> List[Release]:
+        """All releases of a namespace, or of the cluster, in whatever state; not uninstalled ones."""
+        where = ("--namespace", namespace) if namespace else ("--all-namespaces",)
         # --all exists in Helm 3 only; these four do in both.
         states = ("--deployed", "--failed", "--pending", "--uninstalling")
-        found = json.loads(self.run("list", "--all-namespaces", *states, "--max", "0", "--output", "json"))
+        found = json.loads(self.run("list", *where, *states, "--max", "0", "--output", "json"))
         return [_release(entry) for entry in found]
 
     def values(self, release: Release) -> Dict[str, Any]:
@@ -211,6 +213,4 @@ def _advice(text: str) -> Optional[str]:
         return "this step between chart versions needs state absent first, then present"
     if "Kubernetes cluster unreachable" in text or "connection refused" in text:
         return "check kubeconfig and context"
-    if "is forbidden" in text:
-        return "releases are looked for in all namespaces: the account must list secrets there"
-    return None
+    return denied(text)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, InputError, MigError
@@ -15,14 +15,17 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import M
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.helm import ChartSource, Helm
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.release import (
     Difference,
+    Release,
     Target,
     check_gpu_operator,
     compare,
     find,
     removal,
 )
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.rights import denied
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.rollout import wait_for_rollout
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.selection import select
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sight import releases_in_sight
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import parse_version
 
 try:
@@ -44,6 +47,7 @@ except ImportError:
     }
     HELM_AUTH_MUTUALLY_EXCLUSIVE = []
 
+_OPERATOR = "gpu-operator"
 _OPERATOR_SWITCH = {charts.DEVICE_PLUGIN: "devicePlugin", charts.FEATURE_DISCOVERY: "gfd"}
 
 
@@ -106,13 +110,13 @@ class Run:
             # What needs no cluster is checked first.
             selection = select(self.params["strategy"], self.params["configs"], self.params["default_config"])
             source = self._source()
-        releases = self.helm.releases()
+        releases = self._releases()
         target = find(
             releases, self.chart, self.params["release_name"], self.params["namespace"], self.params["adopt"]
         )
         if wanted == "absent":
             return self._absent(target)
-        operators = {one.name: self.helm.values(one) for one in releases if one.chart == "gpu-operator"}
+        operators = {one.name: self.helm.values(one) for one in releases if one.chart == _OPERATOR}
         check_gpu_operator(releases, operators, _OPERATOR_SWITCH[self.chart])
         values = self._values(selection, source, target)
         current = self.helm.values(target.release) if target.release else {}
@@ -144,7 +148,7 @@ class Run:
     ) -> Target:
         timeout = self.params["wait_timeout"]
         if changing:
-            create = self.params["create_namespace"]
+            create = self.params["create_namespace"] and self._namespace_is_missing(target.namespace)
             self.helm.upgrade(source, target.name, target.namespace, values, create, timeout)
             target = self._read_back(target, source, values)
         if self.params["wait"] and target.release:
@@ -152,6 +156,23 @@ class Run:
             for warning in wait_for_rollout(Api(self.params), daemonsets, timeout):
                 self.module.warn(warning)
         return target
+
+    def _releases(self) -> List[Release]:
+        """Releases of the cluster, as far as the account may look for them."""
+        try:
+            return self.helm.releases()
+        except ClusterError as error:
+            if denied(str(error.details.get("stderr", ""))) is None:
+                raise
+        charts_in_question = (*_OPERATOR_SWITCH, _OPERATOR)
+        return releases_in_sight(self.helm, Api(self.params), charts_in_question, self.params["namespace"])
+
+    def _namespace_is_missing(self, name: str) -> bool:
+        """Helm would make it even if it is there, which takes a right that is not needed then."""
+        try:
+            return Api(self.params).get("Namespace", "v1", name) is None
+        except ClusterError:
+            return True
 
     def _source(self) -> ChartSource:
         reference, local, version = self.helm.source(
@@ -197,7 +218,7 @@ class Run:
     def _read_back(self, target: Target, source: ChartSource, values: Mapping[str, Any]) -> Target:
         found = [
             one
-            for one in self.helm.releases()
+            for one in self._releases()
             if (one.name, one.namespace, one.chart) == (target.name, target.namespace, self.chart)
         ]
         if not found:
@@ -215,9 +236,7 @@ class Run:
         difference = removal(target)
         if target.release is not None and not self.module.check_mode:
             self.helm.uninstall(target.release, self.params["wait_timeout"], self.params["hooks"])
-            if any(
-                (one.name, one.namespace) == (target.name, target.namespace) for one in self.helm.releases()
-            ):
+            if any((one.name, one.namespace) == (target.name, target.namespace) for one in self._releases()):
                 raise ClusterError(f"helm reported success, but {target.release} is still there")
         gone = Target(target.name, target.namespace, None, target.adopted)
         return self._report(gone, difference, bool(difference.actions), {}, None)

@@ -83,9 +83,9 @@ class Outcome:
         return "\n".join(str(warning) for warning in self.result.get("warnings", []))
 
 
-def run_module(capsys: Any, name: str, check: bool = False, **options: Any) -> Outcome:
+def run_module(capsys: Any, module_name: str, check: bool = False, **options: Any) -> Outcome:
     """Run a module of the collection in this process, as Ansible would."""
-    module = importlib.import_module(f"ansible_collections.nvidia.mig.plugins.modules.{name}")
+    module = importlib.import_module(f"ansible_collections.nvidia.mig.plugins.modules.{module_name}")
     arguments = {
         **options,
         "_ansible_check_mode": check,
