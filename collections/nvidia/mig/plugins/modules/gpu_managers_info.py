@@ -55,6 +55,10 @@ gpu_operator:
       description: Name of the ClusterPolicy. Of several it is the oldest, as the operator ignores the others.
       type: str
       sample: cluster-policy
+    api_version:
+      description: API version of ClusterPolicies.
+      type: str
+      sample: nvidia.com/v1
     parts:
       description:
         - Parts of its C(spec) that do the work of this collection, and are not switched off by

@@ -29,7 +29,7 @@ def gpu_operator(policies: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, An
     """What the operator manages; None if there is none that is active.
 
     Returns:
-        ``policy``: the object's name; ``parts``: the keys of its spec that this collection does the work of;
+        ``policy``: the object's name; ``api_version``: that of its kind; ``parts``: the keys of its spec that this collection does the work of;
         ``manages``: the same in words; ``strategy`` and ``mig_config``: its MIG strategy, and the name of
         MIG Manager's ConfigMap, as they are set; ``namespace``: where the operator says that it is.
     """
@@ -42,6 +42,7 @@ def gpu_operator(policies: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, An
     parts = [part for part in _PARTS if (spec.get(part) or {}).get("enabled") is not False]
     return {
         "policy": policy["metadata"]["name"],
+        "api_version": "/".join(CLUSTER_POLICIES[:2]),
         "parts": parts,
         "manages": [_PARTS[part] for part in parts],
         "strategy": (spec.get("mig") or {}).get("strategy"),

@@ -91,6 +91,7 @@ def test_gpu_operator(info, policies):
     found = info()["gpu_operator"]
     assert found == {
         "policy": "cluster-policy",
+        "api_version": "nvidia.com/v1",
         "parts": ["migManager", "devicePlugin"],
         "manages": ["MIG Manager", "the device plugin"],
         "strategy": "mixed",
