@@ -29,9 +29,10 @@ def gpu_operator(policies: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, An
     """What the operator manages; None if there is none that is active.
 
     Returns:
-        ``policy``: the object's name; ``api_version``: that of its kind; ``parts``: the keys of its spec that this collection does the work of;
-        ``manages``: the same in words; ``strategy`` and ``mig_config``: its MIG strategy, and the name of
-        MIG Manager's ConfigMap, as they are set; ``namespace``: where the operator says that it is.
+        ``policy``: the object's name; ``api_version``: that of its kind; ``parts``: the keys of its spec that
+        this collection does the work of; ``manages``: the same in words; ``strategy`` and ``mig_config``: its
+        MIG strategy, and the name of MIG Manager's ConfigMap, as they are set; ``namespace``: where the
+        operator says that it is.
     """
     active = [policy for policy in policies if (policy.get("status") or {}).get("state") != "ignored"]
     if not active:
