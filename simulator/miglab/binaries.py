@@ -29,6 +29,7 @@ from miglab.console import LabError, MissingError, fail, listed, say
 #: The programs of a light control plane, and of a whole one.
 LIGHT = ("kube-apiserver", "etcd")
 WHOLE = (*LIGHT, "kube-controller-manager", "kube-scheduler")
+_NAMES: dict[str, tuple[str, ...]] = {"light": LIGHT, "whole": WHOLE, "existing": ()}
 OLDEST_HELM = (3, 8, 0)
 
 _MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -192,7 +193,7 @@ def register(subparsers: Any) -> None:
         "binaries", help="find, fetch or build the control plane, helm and kubectl, and say where they are"
     )
     parser.add_argument(
-        "--control-plane", choices=("light", "whole"), default="light", help="default: %(default)s"
+        "--control-plane", choices=tuple(_NAMES), default="light", help="default: %(default)s"
     )
     parser.add_argument("--helm-only", action="store_true", help="only helm and kubectl")
     parser.set_defaults(run=_run)
@@ -200,9 +201,8 @@ def register(subparsers: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     code = 0
-    names = WHOLE if options.control_plane == "whole" else LIGHT
-    steps = [_helm_and_kubectl] if options.helm_only else [_helm_and_kubectl, lambda: _control_plane(names)]
-    for get in steps:
+    names = () if options.helm_only else _NAMES[options.control_plane]
+    for get in (_helm_and_kubectl, lambda: _control_plane(names)):
         try:
             for program in get():
                 say(f"{program.name}: {program.path} (from {program.source})")
@@ -217,4 +217,4 @@ def _helm_and_kubectl() -> list[Program]:
 
 
 def _control_plane(names: tuple[str, ...]) -> list[Program]:
-    return list(control_plane(names).values())
+    return list(control_plane(names).values()) if names else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import math
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -67,7 +68,7 @@ def kubelet(
             body |= {"devices": _devices(machine, plugin_pod), "idle": annotations.get(IDLE) == "true"}
         yield Change("start", path, body, f"pod {name} runs{f', and exits: {trouble}' if trouble else ''}")
     elif _phase(pod) == "Running":
-        if SECONDS in annotations and _age(pod, now) >= float(annotations[SECONDS]):
+        if _age(pod, now) >= _seconds(annotations):
             yield Change("stop", path, _ended(pod, "Succeeded", now), f"pod {name} has succeeded")
         elif _is_ready(pod) != (not trouble):
             status = {"status": _running(pod, trouble, now)["status"]}
@@ -126,6 +127,13 @@ def _age(pod: Object, now: datetime.datetime) -> float:
     return (now - started).total_seconds()
 
 
+def _seconds(annotations: Object) -> float:
+    try:
+        return float(annotations.get(SECONDS, "inf"))
+    except ValueError:
+        return math.inf
+
+
 def _wanted(pod: Object) -> dict[str, dict[str, int]]:
     """Devices by container and resource."""
     found: dict[str, dict[str, int]] = {}
@@ -160,15 +168,15 @@ def _running(pod: Object, trouble: str, now: datetime.datetime) -> dict[str, Any
             "podIP": address,
             "podIPs": [{"ip": address}],
             "conditions": _conditions(pod, not trouble, now),
-            "containerStatuses": _containers(pod, state, not trouble, restarts=1 if trouble else 0),
+            "containerStatuses": _containers(pod, state, not trouble),
         }
     }
 
 
 def _ended(pod: Object, phase: str, now: datetime.datetime) -> dict[str, Any]:
     """Where it ran, and the status of a pod whose containers have ended."""
-    code = {"Succeeded": 0, "Failed": 143}[phase]  # 143: by SIGTERM
-    state = {"terminated": {"exitCode": code, "finishedAt": _stamp(now)}}
+    code, reason = (0, "Completed") if phase == "Succeeded" else (143, "Error")  # 143: by SIGTERM
+    state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": _stamp(now)}}
     status = {
         "phase": phase,
         "conditions": _conditions(pod, False, now),
@@ -190,7 +198,9 @@ def _condition(name: str, value: bool, now: datetime.datetime) -> dict[str, str]
     return {"type": name, "status": str(value), "lastTransitionTime": _stamp(now)}
 
 
-def _containers(pod: Object, state: Object, ready: bool, restarts: int = 0) -> list[dict[str, Any]]:
+def _containers(pod: Object, state: Object, ready: bool) -> list[dict[str, Any]]:
+    before = (pod.get("status") or {}).get("containerStatuses") or []
+    restarts = {each["name"]: each["restartCount"] for each in before}
     return [
         {
             "name": container["name"],
@@ -198,7 +208,7 @@ def _containers(pod: Object, state: Object, ready: bool, restarts: int = 0) -> l
             "imageID": "",
             "ready": ready,
             "started": ready,
-            "restartCount": restarts,
+            "restartCount": restarts.get(container["name"], 0) + ("waiting" in state),
             "state": state,
         }
         for container in pod["spec"]["containers"]
