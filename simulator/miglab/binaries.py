@@ -85,8 +85,9 @@ def find_control_plane(names: tuple[str, ...] = LIGHT) -> dict[str, Program] | N
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
         if missing := _missing(names, Path(assets)):
+            hint = "" if set(missing) & set(LIGHT) else ": add them, or unset it to have them built with Go"
             raise MissingError(
-                f"KUBEBUILDER_ASSETS is {assets}, but there is no executable {listed(missing)} in it"
+                f"KUBEBUILDER_ASSETS is {assets}, but there is no executable {listed(missing)} in it{hint}"
             )
         return {name: Program(name, Path(assets) / name, "KUBEBUILDER_ASSETS") for name in names}
     on_path = {name: shutil.which(name) for name in names}
