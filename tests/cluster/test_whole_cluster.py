@@ -151,7 +151,7 @@ CUT = {
         {"gpus": 7, "profiles": {"2g.10gb": 2}},
     ]
 }
-DRAIN = ("-e", json.dumps({"mig_layouts": CUT, "mig_drain": True, "mig_drain_timeout": 30}))
+DRAIN = ("-e", json.dumps({"mig_layouts": CUT, "mig_drain": True}))
 
 
 def test_a_budget_that_allows_no_eviction_leaves_the_node_as_it_was(lab: Lab, mixed: Run) -> None:
@@ -169,7 +169,7 @@ def test_a_budget_that_allows_no_eviction_leaves_the_node_as_it_was(lab: Lab, mi
     )
     pod, before = pod_of(lab, "infer"), lab.nodes()
     node = pod["spec"]["nodeName"]
-    run = site(lab, *DRAIN, limit=node)
+    run = site(lab, *DRAIN, "-e", "mig_drain_timeout=10", limit=node)
     assert run.rc != 0
     for words in ("disruption budget", "are as they were", "takes pods again"):
         assert words in run.messages(), run.messages()
