@@ -24,6 +24,16 @@ class Run:
     tasks: list[tuple[str, str, dict[str, Any]]]
     text: str
 
+    def out_together(self) -> list[set[str]]:
+        """Which hosts were cordoned at the same time, as it grew and shrank."""
+        found: list[set[str]] = [set()]
+        for name, host, result in self.tasks:
+            if result.get("changed") and name.endswith(": Cordon the node"):
+                found.append(found[-1] | {host})
+            elif result.get("changed") and name.endswith(": Uncordon it"):
+                found.append(found[-1] - {host})
+        return found
+
     def changed(self) -> dict[str, int]:
         """Number of changed tasks per host."""
         return {host: counts["changed"] for host, counts in self.stats.items()}

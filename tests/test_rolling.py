@@ -51,17 +51,6 @@ def values(lab: Lab) -> dict[str, Any]:
     return dict(lab.helm("get", "values", release, "-n", release))
 
 
-def out_together(run: Run) -> list[set[str]]:
-    """Which hosts were cordoned at the same time, as it grew and shrank."""
-    found: list[set[str]] = [set()]
-    for name, host, result in run.tasks:
-        if result.get("changed") and name.endswith(": Cordon the node"):
-            found.append(found[-1] | {host})
-        elif result.get("changed") and name.endswith(": Uncordon it"):
-            found.append(found[-1] - {host})
-    return found
-
-
 @pytest.fixture
 def fleet(lab: Lab) -> Iterator[Lab]:
     """The dgx nodes as the inventory wants them."""
@@ -103,7 +92,7 @@ def meanwhile(fleet: Lab) -> Callable[..., Run]:
 def test_a_canary_first_and_never_more_than_allowed(fleet: Lab) -> None:
     run = site(fleet, *extra(dgx_strategy="single", mig_max_unavailable={"gpu_nodes": "50%", "dgx": 2}))
     assert run.rc == 0, run.messages()
-    out = out_together(run)
+    out = run.out_together()
     assert out[1:3] == [{"dgx01"}, set()]
     assert {"dgx02", "dgx03"} in out
     assert out[-2:] == [{"dgx04"}, set()]
@@ -167,8 +156,8 @@ def test_one_of_a_batch_fails_and_every_node_serves_what_it_has(fleet: Lab, alon
     }
     run = site(fleet, *alone, *extra(dgx_strategy="single"))
     assert run.rc == 0, run.messages()
-    assert out_together(run)[-1] == set()
-    assert {host for hosts in out_together(run) for host in hosts} == {"dgx02", "dgx04"}
+    assert run.out_together()[-1] == set()
+    assert {host for hosts in run.out_together() for host in hosts} == {"dgx02", "dgx04"}
     assert values(fleet)["migStrategy"] == "single"
     assert "config" not in values(fleet)
     labels = [fleet.kubectl("get", "node", host)["metadata"]["labels"] for host in DGX]

@@ -47,6 +47,10 @@ def test_teardown(lab: Lab) -> None:
     everything = lab.play("playbooks/teardown.yml")
     assert everything.rc == 0, everything.messages()
     assert not any(gpu["mig"]["current"] for node in lab.nodes().values() for gpu in node["gpus"])
+    # A batch at a time, and the nodes of one are back before the next goes.
+    together = everything.out_together()
+    assert max(map(len, together)) <= len(nodes) // 2
+    assert together[-1] == set()
     assert releases(lab) == []
     again = lab.play("playbooks/teardown.yml")
     assert again.rc == 0, again.messages()
