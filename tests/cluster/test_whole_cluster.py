@@ -193,13 +193,21 @@ def test_an_evicted_pod_is_made_anew_and_runs_elsewhere(lab: Lab, mixed: Run) ->
     assert [each["pod"] for each in lab.nodes()[node]["pods"]] == []
 
 
-def test_the_strategy_is_switched_and_back_under_a_pod_that_is_not_in_the_way(lab: Lab, mixed: Run) -> None:
-    """Both layouts have the instance that the pod holds."""
-    pod = pod_of(lab, "infer")
+def test_a_strategy_is_switched_and_back_in_use(lab: Lab, mixed: Run) -> None:
+    """Both layouts have the instance that the pod holds, but other GPUs of the node must be reset."""
+    wait("the pod runs", lambda: phase(lab, "infer") == "Running")
+    pod, before = pod_of(lab, "infer"), lab.nodes()
     node = pod["spec"]["nodeName"]
+    refused = site(lab, "-e", "dgx_strategy=single", limit=node)
+    assert refused.rc != 0
+    assert f"{NAMESPACE}/{pod['metadata']['name']} hold" in refused.messages(), refused.messages()
+    assert "mig_drain" in refused.messages()
+    assert pod_of(lab, "infer")["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert lab.nodes() == before
     for strategy, offers in (("single", {"nvidia.com/gpu": 16}), ("mixed", {"nvidia.com/gpu": 5, SLICE: 2})):
-        run = site(lab, "-e", f"dgx_strategy={strategy}", limit=node)
+        run = site(lab, "-e", f"dgx_strategy={strategy}", "-e", "mig_drain=true", limit=node)
         assert run.rc == 0, run.messages()
         assert offers.items() <= offered(lab, node).items()
-        found = pod_of(lab, "infer")
-        assert (found["metadata"]["uid"], found["status"]["phase"]) == (pod["metadata"]["uid"], "Running")
+        assert scheduling(lab, node) == FREE
+    wait("the pod runs elsewhere", lambda: phase(lab, "infer") == "Running")
+    assert pod_of(lab, "infer")["spec"]["nodeName"] != node

@@ -58,7 +58,7 @@ def kubelet(
         if metadata.get("deletionGracePeriodSeconds") == 0:
             return  # it has ended, and stays for a finalizer
         if _phase(pod) not in ("Succeeded", "Failed"):
-            yield Change("stop", path, _ended(pod, "Failed", now), f"pod {name} ends")
+            yield Change("stop", path, _ended(pod, "Failed", now), f"pod {name} is told to end")
         yield _end(key, pod)
     elif _phase(pod) == "Pending" and not waits:
         body = {**_place(key, pod), **_running(pod, trouble, now), "wanted": _wanted(pod)}
