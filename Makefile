@@ -7,11 +7,12 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 LIMIT ?= dgx
 SCENARIOS ?=
+CONTROL_PLANE ?= whole
 
-.PHONY: help demo test lint sanity unit campaign molecule lab fresh down clean
+.PHONY: help demo test lint sanity unit test-cluster campaign molecule lab fresh down clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: lab ## run site.yml on the simulated fleet
 	ansible-playbook -i inventories/lab site.yml -l $(LIMIT)
@@ -48,6 +49,10 @@ unit: $(VENV)/.ready-test ## tests, on the simulated NVML and a real Kubernetes 
 	@echo "==> The programs of the lab's Kubernetes API (built once, which takes some minutes)"
 	-mig-lab cluster binaries
 	pytest
+
+test-cluster: $(VENV)/.ready-test ## the main job beside Kubernetes' own controllers and scheduler
+	mig-lab cluster binaries --control-plane $(CONTROL_PLANE)
+	MIG_LAB_CONTROL_PLANE=$(CONTROL_PLANE) pytest tests/cluster
 
 campaign: $(VENV)/.ready-test ## the long form of the fault campaign, about an hour
 	python tests/campaign

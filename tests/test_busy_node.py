@@ -84,6 +84,18 @@ def test_without_leave_the_pods_are_named_and_nothing_happens(busy: Lab) -> None
     assert spec(busy) == FREE
 
 
+def test_without_leave_no_pod_goes_for_the_reset_of_another_gpu(busy: Lab) -> None:
+    """The pod's instance is wanted as it is, but linked GPUs are reset together."""
+    busy.kubectl("delete", "pod", "train", "-n", "team-a", json=False)
+    before = busy.nodes()
+    run = site(busy, "-e", "dgx_strategy=single")
+    assert run.rc != 0
+    assert "a GPU must be reset while team-b/infer hold GPUs of the node" in run.messages()
+    assert pods(busy, "team-b") == ["infer"]
+    assert busy.nodes() == before
+    assert spec(busy) == FREE
+
+
 def test_only_the_pods_in_the_way_are_drained(busy: Lab) -> None:
     predicted = site(busy, *OVERRIDE, *DRAIN, "--check")
     assert predicted.rc == 0, predicted.messages()

@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import ssl
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,33 +33,34 @@ class ApiError(LabError):
 class Api:
     """One keep-alive connection. Not for use by two threads at once."""
 
-    def __init__(self, server: str, token: str, authority: str, timeout: float = 10.0) -> None:
+    def __init__(self, server: str, token: str, context: ssl.SSLContext, timeout: float = 10.0) -> None:
         """
         Args:
             server: such as ``https://127.0.0.1:6443``.
-            token: bearer token.
-            authority: the certificate authority, PEM.
+            token: bearer token; empty: the context has a client certificate.
+            context: with the certificate authority.
             timeout: seconds for one answer.
         """
         address = urlsplit(server)
-        context = ssl.create_default_context(cadata=authority)
         self._connection = http.client.HTTPSConnection(
             address.hostname or "", address.port, timeout=timeout, context=context
         )
-        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        self._prefix = address.path.rstrip("/")
+        self._headers = {"Accept": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
 
     @classmethod
     def from_kubeconfig(cls, path: Path | None = None, timeout: float = 10.0) -> Api:
-        """For the kubeconfig that ``mig-lab cluster up`` writes. ApiError if there is none."""
+        """For the lab's kubeconfig, which has one cluster and one user. ApiError if there is none."""
         path = path or paths.kubeconfig()
         try:
             config = yaml.safe_load(path.read_text())
             cluster = config["clusters"][0]["cluster"]
-            token = config["users"][0]["user"]["token"]
-            authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+            user = config["users"][0]["user"]
+            return cls(cluster["server"], user.get("token", ""), _context(cluster, user), timeout)
         except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
             raise ApiError("the lab's Kubernetes API is not up: run 'mig-lab cluster up'") from error
-        return cls(cluster["server"], token, authority, timeout)
 
     def get(self, path: str, **query: object) -> Object:
         return self._call("GET", _with_query(path, query))
@@ -113,7 +115,7 @@ class Api:
         headers = self._headers if kind is None else {**self._headers, "Content-Type": kind}
         fresh = self._connection.sock is None
         try:
-            self._connection.request(method, path, data, headers)
+            self._connection.request(method, self._prefix + path, data, headers)
             answer = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             self.close()
@@ -129,6 +131,23 @@ class Api:
                 text = text.strip().splitlines()[0] if text.strip() else answer.reason
             raise ApiError(f"{method} {path.split('?')[0]}: {text}", answer.status)
         return answer
+
+
+def _context(cluster: Object, user: Object) -> ssl.SSLContext:
+    authority = cluster.get("certificate-authority-data")
+    context = ssl.create_default_context(cadata=_decode(authority) if authority else None)
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if certificate := user.get("client-certificate-data"):
+        with tempfile.NamedTemporaryFile("w") as file:  # readable by its owner alone; ssl takes only files
+            file.write(f"{_decode(certificate)}\n{_decode(user['client-key-data'])}")
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context
+
+
+def _decode(text: str) -> str:
+    return base64.b64decode(text).decode()
 
 
 def _silent(error: Exception) -> ApiError:

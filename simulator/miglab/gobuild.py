@@ -18,7 +18,7 @@ from pathlib import Path
 
 from miglab import paths
 from miglab.binary_sources import PypiError, pip
-from miglab.console import LabError, Stopwatch, duration, say
+from miglab.console import LabError, Stopwatch, duration, listed, say
 
 MODULE = paths.SIMULATOR / "kubernetes"
 #: Helm's own command, for machines for which PyPI has none.
@@ -103,9 +103,9 @@ def _compile(arguments: list[str], packages: list[str], names: list[str], keep: 
         command = [go, verb, "-v", "-trimpath", "-buildvcs=false", "-modcacherw", *rest]
         watch = Stopwatch()
         log = scratch / "build.log"
-        what = " and ".join(sorted(names, reverse=True))
+        what = listed(names)
         say(f"{what}: building with {_version(go)}; the first time this takes some minutes (log: {log})")
-        _run(command, environment, log, what, _total(go, packages, environment))
+        _run(command, environment, log, what, _total(go, what, packages, environment))
         keep.mkdir(exist_ok=True)
         for name in names:
             os.replace(Path(out, name), keep / name)
@@ -154,11 +154,11 @@ def _progress(log: Path, total: int | None) -> str:
     return f"compiled {compiled} of {total} packages" if total else f"compiled {compiled} packages"
 
 
-def _total(go: str, packages: list[str], environment: dict[str, str]) -> int | None:
+def _total(go: str, what: str, packages: list[str], environment: dict[str, str]) -> int | None:
     """How many packages the build has, for the progress line only; None if that cannot be told."""
     if not packages:
         return None
-    say("kube-apiserver and etcd: downloading their Go modules")
+    say(f"{what}: downloading the Go modules")
     done = subprocess.run(
         [go, "list", "-deps", *packages],
         cwd=MODULE,

@@ -11,10 +11,13 @@ from miglab import agent, build, cluster, fleet, paths
 from miglab.console import MissingError, Stopwatch, say
 
 
-def up(fleet_file: Path = fleet.DEFAULT_FLEET, with_cluster: bool = True) -> None:
+def up(
+    fleet_file: Path = fleet.DEFAULT_FLEET, with_cluster: bool = True, control_plane: str | None = None
+) -> None:
     """Build, make the nodes, start the Kubernetes API and the agent; whatever is there already stays.
 
-    Without kube-apiserver or helm to be had, the nodes still work, and a line says what is left out.
+    Without kube-apiserver or helm to be had, the nodes still work, and a line says what is left out; not so
+    where a ``control_plane`` was asked for.
 
     Raises:
         LabError: a step failed.
@@ -24,10 +27,12 @@ def up(fleet_file: Path = fleet.DEFAULT_FLEET, with_cluster: bool = True) -> Non
     _step("simulated nodes", lambda: _create(fleet_file))
     if with_cluster:
         try:
-            _step("Kubernetes API", _start_cluster)
+            _step("Kubernetes API", lambda: _start_cluster(control_plane))
             _step("node agent", _start_agent)
         except MissingError as error:
             cluster.down()
+            if control_plane is not None:
+                raise
             say(f"LEFT OUT: everything about Kubernetes. {error}")
     say(f"the lab is up after {whole}: {paths.lab_dir()}")
 
@@ -54,8 +59,8 @@ def _create(fleet_file: Path) -> str:
     return ", ".join(f"{count} {what}" for what, count in done.items()) or "none"
 
 
-def _start_cluster() -> str:
-    cluster.up()
+def _start_cluster(control_plane: str | None) -> str:
+    cluster.up(control_plane)
     return f"helm and kubectl: {paths.bin_dir()}"
 
 
@@ -74,13 +79,14 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--no-cluster", action="store_true", help="only the simulated nodes, without Kubernetes"
     )
+    cluster.add_option(parser)
     parser.set_defaults(run=_run_up)
     subparsers.add_parser("down", help="stop the lab; its state stays").set_defaults(run=_run_down)
     subparsers.add_parser("status", help="what of the lab is there and runs").set_defaults(run=_run_status)
 
 
 def _run_up(options: argparse.Namespace) -> int:
-    up(options.fleet, not options.no_cluster)
+    up(options.fleet, not options.no_cluster, options.control_plane)
     return 0
 
 

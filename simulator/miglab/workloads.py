@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from miglab import control, fleet, kubelet, paths
+from miglab import control, control_plane, fleet, kubelet, paths
 from miglab.api import Api, ApiError
 from miglab.console import LabError
 
@@ -35,6 +36,10 @@ def add(
     """
     if idle and not pod:
         raise LabError("only a pod can hold a device without a process: name it")
+    if managed and control_plane.has_controllers():
+        raise LabError(
+            "a pod of a Job is made by the cluster's own controllers: deploy a Job that asks for the resource"
+        )
     state = fleet.existing(node)
     if pod and not _POD.fullmatch(pod):
         raise LabError(f"'{pod}' is not a pod: namespace/name")
@@ -56,6 +61,63 @@ def add(
             uid=_create(node, pod, resource or default) if managed else "",
         )
     return started
+
+
+class RejectedError(LabError):
+    """Kubelet does not admit the pod. The text is what it says."""
+
+
+def admit(
+    node: str,
+    pod: str,
+    uid: str,
+    wanted: Mapping[str, Mapping[str, int]],
+    offered: Mapping[str, Sequence[str]],
+    idle: bool,
+) -> None:
+    """Give a pod of the Kubernetes API its devices, as kubelet does, and let it run on them.
+
+    Args:
+        wanted: number of devices by container and resource.
+        offered: device ids by resource, as the device plugin registered them.
+        idle: it holds its devices, and runs nothing.
+
+    Raises:
+        RejectedError: not enough of them are free.
+    """
+    checkpoint, directory = paths.checkpoint(node), paths.pods_dir(node)
+    held = kubelet.allocations(checkpoint, directory)
+    if any(entry["uid"] == uid for entry in held):
+        return
+    taken = {(entry["resource"], device) for entry in held for device in entry["devices"]}
+    chosen = []
+    for container, counts in wanted.items():
+        for resource, count in counts.items():
+            free = [device for device in offered.get(resource, ()) if (resource, device) not in taken]
+            if len(free) < count:
+                raise RejectedError(
+                    f"Allocate failed due to requested number of devices unavailable for {resource}. "
+                    f"Requested: {count}, Available: {len(free)}, which is unexpected"
+                )
+            chosen += [(container, resource, device) for device in free[:count]]
+            taken |= {(resource, device) for device in free[:count]}
+    state = fleet.existing(node)
+    places = _places(control.read(state))
+    for container, resource, device in chosen:
+        kubelet.allocate(checkpoint, directory, pod, resource, device, container, uid)
+        if not idle:
+            control.add_process(state, *places[device.partition("::")[0]], name=container, pod=pod)
+
+
+def _places(content: dict[str, Any]) -> dict[str, tuple[int, int | None, int | None]]:
+    """GPU, GPU instance and compute instance by UUID."""
+    found: dict[str, tuple[int, int | None, int | None]] = {}
+    for gpu in content["gpus"]:
+        found[gpu["uuid"]] = (gpu["index"], None, None)
+        for instance in gpu["instances"]:
+            for compute in instance["compute_instances"]:
+                found[compute["uuid"]] = (gpu["index"], instance["id"], compute["id"])
+    return found
 
 
 def _create(node: str, pod: str, resource: str) -> str:

@@ -48,11 +48,11 @@ def cached():
 
 
 def test_the_order_of_the_places(tmp_path, monkeypatch):
-    put(cached(), *binaries.CONTROL_PLANE)
+    put(cached(), *binaries.LIGHT)
     assert {each.source for each in binaries.control_plane().values()} == {"the cache"}
-    put(tmp_path / "path", *binaries.CONTROL_PLANE)
+    put(tmp_path / "path", *binaries.LIGHT)
     assert {each.source for each in binaries.control_plane().values()} == {"PATH"}
-    put(tmp_path / "assets", *binaries.CONTROL_PLANE)
+    put(tmp_path / "assets", *binaries.LIGHT)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
     found = binaries.control_plane()
     assert found["etcd"].path == tmp_path / "assets" / "etcd"
@@ -63,8 +63,44 @@ def test_half_a_pair_is_none(tmp_path):
     assert binaries.find_control_plane() is None
 
 
+def test_a_whole_control_plane_comes_from_one_place(tmp_path, monkeypatch):
+    put(tmp_path / "path", *binaries.LIGHT)
+    assert binaries.find_control_plane(binaries.WHOLE) is None
+    put(tmp_path / "path", *binaries.WHOLE)
+    assert set(binaries.control_plane(binaries.WHOLE)) == set(binaries.WHOLE)
+    put(tmp_path / "assets", *binaries.LIGHT)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    with pytest.raises(MissingError, match="no executable kube-controller-manager and kube-scheduler in it"):
+        binaries.control_plane(binaries.WHOLE)
+
+
+def test_only_what_the_cache_lacks_is_built(monkeypatch):
+    built = []
+
+    def build(packages, keep, _):
+        built.extend(packages)
+        put(keep, *(package.rsplit("/", 1)[1] for package in packages))
+
+    monkeypatch.setattr(gobuild, "build", build)
+    binaries.control_plane()
+    assert built == ["./cmd/kube-apiserver", "./cmd/etcd"]
+    binaries.control_plane(binaries.WHOLE)
+    assert built[2:] == ["./cmd/kube-controller-manager", "./cmd/kube-scheduler"]
+    assert all((gobuild.MODULE / package / "main.go").is_file() for package in built)
+
+
+def test_a_whole_control_plane_that_cannot_be_had_says_what_to_do(capsys):
+    put(cached(), *binaries.LIGHT)
+    put(paths.cache_dir() / "bin", "helm")
+    assert cli.main(["cluster", "binaries", "--control-plane", "whole"]) == EXIT_MISSING
+    [error] = capsys.readouterr().err.splitlines()
+    assert "no kube-controller-manager and kube-scheduler: no Go here" in error
+    assert "KUBEBUILDER_ASSETS" in error
+    assert "'mig-lab cluster binaries --control-plane whole'" in error
+
+
 def test_a_wrong_kubebuilder_assets_is_an_error_and_no_reason_to_look_elsewhere(tmp_path, monkeypatch):
-    put(cached(), *binaries.CONTROL_PLANE)
+    put(cached(), *binaries.LIGHT)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     with pytest.raises(MissingError, match="KUBEBUILDER_ASSETS"):
         binaries.control_plane()

@@ -16,8 +16,8 @@ def daemon() -> Daemon:
     return Daemon("agent", paths.cluster_dir())
 
 
-def start(rescan_always: bool = True) -> None:
-    """Start the agent in the background, unless it runs. LabError."""
+def start(rescan: str | None = None) -> None:
+    """Start the agent in the background, unless it runs. ``rescan``: as the command's option. LabError."""
     if daemon().pid() is not None:
         say("the agent runs already")
         return
@@ -26,7 +26,7 @@ def start(rescan_always: bool = True) -> None:
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(paths.SIMULATOR), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
-    pid = daemon().start(command + ([] if rescan_always else ["--rescan", "at-start"]), environment)
+    pid = daemon().start(command + (["--rescan", rescan] if rescan else []), environment)
     say(f"the agent follows the fleet (pid {pid}, log {daemon().log})")
 
 
@@ -48,9 +48,8 @@ def register(subparsers: Any) -> None:
         command.add_argument(
             "--rescan",
             choices=("always", "at-start"),
-            default="always",
             help="when the device plugin sees a new layout: always at once, or, as in a real cluster, "
-            "only at the start of its pod (default: always)",
+            "only at the start of its pod (default: always; where controllers run, at-start)",
         )
         command.set_defaults(run=function)
     commands.add_parser("stop", help="end the one in the background").set_defaults(run=_stop)
@@ -59,23 +58,27 @@ def register(subparsers: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from miglab.agent.loop import run
 
-    run(options.rescan == "always")
+    run(_always(options))
     return 0
 
 
 def _sync(options: argparse.Namespace) -> int:
     from miglab.agent.loop import sync
 
-    for text in sync(options.rescan == "always") or ["nothing to do"]:
+    for text in sync(_always(options)) or ["nothing to do"]:
         say(text)
     return 0
 
 
 def _start(options: argparse.Namespace) -> int:
-    start(options.rescan == "always")
+    start(options.rescan)
     return 0
 
 
 def _stop(_: argparse.Namespace) -> int:
     say("the agent is stopped" if stop() else "the agent was not running")
     return 0
+
+
+def _always(options: argparse.Namespace) -> bool | None:
+    return None if options.rescan is None else options.rescan == "always"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import struct
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from miglab import paths
-from miglab.agent.duties import Machine
 from miglab.agent.hardware import Hardware
+from miglab.agent.model import Machine
 from miglab.agent.reader import read
 from miglab.console import say
 
@@ -47,7 +48,10 @@ class Fleet:
                 self._take(name, found.get(name, "the reader was killed"))
                 # Not the version of now: a change made while it was read shows at the next look.
                 self._versions[name] = versions[name]
-        return bool(stale or gone)
+        switched = [name for name, each in self._machines.items() if each.on == _is_off(name)]
+        for name in switched:
+            self._machines[name] = replace(self._machines[name], on=not self._machines[name].on)
+        return bool(stale or gone or switched)
 
     @property
     def machines(self) -> dict[str, Machine]:
@@ -59,11 +63,11 @@ class Fleet:
                 say(f"node {name} cannot be read: {found}")
             self._troubles[name] = found
             self._again[name] = time.monotonic() + _RETRY_SECONDS
-            self._machines[name] = Machine(None, _boot_id(name))
+            self._machines[name] = Machine(None, _boot_id(name), not _is_off(name))
             return
         self._troubles.pop(name, None)
         self._again.pop(name, None)
-        self._machines[name] = Machine(found, _boot_id(name))
+        self._machines[name] = Machine(found, _boot_id(name), not _is_off(name))
 
 
 def _names() -> list[str]:
@@ -83,6 +87,10 @@ def _version(name: str) -> object:
     except (OSError, struct.error):
         return None
     return status.st_ino, changes, _boot_id(name)
+
+
+def _is_off(name: str) -> bool:
+    return paths.switched_off(name).exists()
 
 
 def _boot_id(name: str) -> str:

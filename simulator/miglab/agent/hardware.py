@@ -58,6 +58,7 @@ class Gpu:
     mig_capable: bool
     mig: bool
     devices: tuple[MigDevice, ...]
+    uuid: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from miglab.agent.duties import Object, Snapshot
+from miglab.agent.model import Object, Snapshot
 from miglab.api import Api, ApiError
 
 _KINDS = {

@@ -5,8 +5,6 @@ As NVIDIA's ``internal/rm`` does it, by version; what it exits on is a RefusedEr
 
 from __future__ import annotations
 
-from collections import Counter
-
 from miglab.agent.hardware import Hardware, MigDevice
 from miglab.agent.settings import RefusedError, Settings
 
@@ -14,7 +12,12 @@ GPU = "nvidia.com/gpu"
 
 
 def resources(hardware: Hardware, settings: Settings) -> dict[str, int]:
-    """Resource name -> number of devices, without zeros.
+    """Resource name -> number of devices, without zeros. RefusedError as :func:`devices`."""
+    return {name: len(ids) for name, ids in devices(hardware, settings).items()}
+
+
+def devices(hardware: Hardware, settings: Settings) -> dict[str, list[str]]:
+    """Resource name -> ids of the devices, as kubelet gets them.
 
     Raises:
         RefusedError: the plugin exits and registers nothing.
@@ -23,16 +26,16 @@ def resources(hardware: Hardware, settings: Settings) -> dict[str, int]:
         raise RefusedError("using --mig-strategy=mixed is not supported with MPS")
     if settings.sharing == "mps":
         _check_mps(hardware, settings)
-    if settings.strategy == "none":
-        counts = Counter({GPU: len(hardware.gpus)})
-    else:
-        counts = Counter({GPU: sum(not gpu.mig for gpu in hardware.gpus)})
-        counts.update(
-            GPU if settings.strategy == "single" else _mixed_name(device, settings)
-            for device in hardware.devices
-        )
+    found: dict[str, list[str]] = {}
+    for gpu in hardware.gpus:
+        if settings.strategy == "none" or not gpu.mig:
+            found.setdefault(GPU, []).append(gpu.uuid)
+    if settings.strategy != "none":
+        for device in hardware.devices:
+            name = GPU if settings.strategy == "single" else _mixed_name(device, settings)
+            found.setdefault(name, []).append(device.uuid)
         _check_devices(hardware, settings)
-    return _share({name: count for name, count in counts.items() if count}, settings)
+    return _share(found, settings)
 
 
 def _check_mps(hardware: Hardware, settings: Settings) -> None:
@@ -74,10 +77,10 @@ def _check_devices(hardware: Hardware, settings: Settings) -> None:
         raise RefusedError("all devices on the node must be configured with the same migEnabled value")
 
 
-def _share(counts: dict[str, int], settings: Settings) -> dict[str, int]:
-    shared: dict[str, int] = {}
-    for name, count in counts.items():
+def _share(found: dict[str, list[str]], settings: Settings) -> dict[str, list[str]]:
+    shared: dict[str, list[str]] = {}
+    for name, ids in found.items():
         replicas = settings.replicas(name)
         renamed = f"{name}.shared" if replicas > 1 and settings.rename_by_default else name
-        shared[renamed] = count * replicas
+        shared[renamed] = [f"{each}::{n}" for each in ids for n in range(replicas)] if replicas > 1 else ids
     return shared

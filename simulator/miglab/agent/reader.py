@@ -74,6 +74,7 @@ def _gpu(nvml: Any, index: int) -> dict[str, Any]:
         capable, enabled = False, False
     return {
         "index": index,
+        "uuid": nvml.nvmlDeviceGetUUID(gpu),
         "name": nvml.nvmlDeviceGetName(gpu),
         "memory_mib": nvml.nvmlDeviceGetMemoryInfo(gpu).total >> 20,
         "compute": nvml.nvmlDeviceGetCudaComputeCapability(gpu),

@@ -1,0 +1,30 @@
+"""A lab with a whole control plane, or on the cluster that KUBECONFIG names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab_runs import BIN, ROOT, Lab
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Two DGX nodes with every GPU whole, and no release."""
+    directory = tmp_path_factory.mktemp("lab")
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
+        "MIG_LAB_DIR": str(directory),
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+    }
+    started = Lab(directory, environment, has_cluster=True)
+    kind = os.environ.get("MIG_LAB_CONTROL_PLANE", "whole")
+    fleet = Path(__file__).with_name("fleet.yml")
+    try:
+        started.command("up", "--control-plane", kind, "--fleet", str(fleet))
+        yield started
+    finally:
+        started.command("down")

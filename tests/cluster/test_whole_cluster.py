@@ -1,0 +1,213 @@
+"""The main job on a cluster whose controllers and scheduler are Kubernetes' own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from lab_runs import Lab, Run
+
+DGX = ("dgx01", "dgx02")
+NAMESPACE = "mig-cluster-test"
+RELEASES = "nvidia-device-plugin"
+SLICE = "nvidia.com/mig-3g.20gb"
+FREE: dict[str, Any] = {"cordoned": False, "taints": [], "notes": []}
+
+
+def site(lab: Lab, *argv: str, limit: str = ",".join(DGX)) -> Run:
+    """``ansible-playbook site.yml -l LIMIT``"""
+    return lab.play("site.yml", "-l", limit, *argv)
+
+
+def wait(what: str, check: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.5)
+
+
+def apply(lab: Lab, *objects: dict[str, Any]) -> None:
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+
+def pod_of(lab: Lab, app: str) -> dict[str, Any]:
+    """The app's one pod that is not about to go."""
+    found = lab.kubectl("get", "pods", "-n", NAMESPACE, "-l", f"app={app}")["items"]
+    [pod] = [each for each in found if "deletionTimestamp" not in each["metadata"]]
+    return dict(pod)
+
+
+def phase(lab: Lab, app: str) -> str:
+    return str(pod_of(lab, app)["status"]["phase"])
+
+
+def deployment(app: str, resource: str) -> dict[str, Any]:
+    """One replica, with one device of ``resource``."""
+    container = {"name": "main", "image": app, "resources": {"limits": {resource: 1}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": app, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": app}},
+            "template": {"metadata": {"labels": {"app": app}}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def offered(lab: Lab, node: str) -> dict[str, int]:
+    """The node's allocatable NVIDIA resources that are not zero."""
+    found = lab.kubectl("get", "node", node)["status"]["allocatable"]
+    return {key: int(value) for key, value in found.items() if key.startswith("nvidia.com/") and int(value)}
+
+
+def scheduling(lab: Lab, node: str) -> dict[str, Any]:
+    """What the cluster says of the node's scheduling."""
+    found = lab.kubectl("get", "node", node)
+    return {
+        "cordoned": found["spec"].get("unschedulable", False),
+        "taints": [each["key"] for each in found["spec"].get("taints", [])],
+        "notes": [key for key in found["metadata"]["annotations"] if "mig-change" in key],
+    }
+
+
+@pytest.fixture(scope="module")
+def waiting(lab: Lab) -> Iterator[str]:
+    """Before the first run: a pod that asks for a slice that no node has. Returns why it waits."""
+    apply(
+        lab,
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cpu-01"}},  # no GPU, and no kubelet
+        deployment("infer", SLICE),
+    )
+
+    def reason() -> str:
+        pods = lab.kubectl("get", "pods", "-n", NAMESPACE)["items"]
+        told = [each["message"] for pod in pods for each in pod["status"].get("conditions", [])]
+        return "\n".join(told)
+
+    wait("the scheduler's verdict", lambda: bool(reason()))
+    yield reason()
+    lab.kubectl("delete", "namespace", NAMESPACE, json=False)
+    lab.kubectl("delete", "node", "cpu-01", json=False)
+    for release in lab.helm("list", "-n", RELEASES):
+        lab.helm("uninstall", release["name"], "-n", RELEASES, json=False)
+
+
+@pytest.fixture(scope="module")
+def mixed(lab: Lab, waiting: str) -> Run:
+    """The first run."""
+    run = site(lab)
+    assert run.rc == 0, run.messages() or run.text
+    return run
+
+
+def test_a_pod_waits_for_its_slice_and_is_scheduled_once_it_is_there(
+    lab: Lab, waiting: str, mixed: Run
+) -> None:
+    assert f"Insufficient {SLICE}" in waiting
+    wait("the pod runs", lambda: phase(lab, "infer") == "Running")
+    pod = pod_of(lab, "infer")
+    node = lab.nodes()[pod["spec"]["nodeName"]]
+    [held] = [each for each in node["pods"] if each["uid"] == pod["metadata"]["uid"]]
+    assert (held["pod"], held["resource"]) == (f"{NAMESPACE}/{pod['metadata']['name']}", SLICE)
+    [process] = node["processes"]
+    assert process["pod"] == held["pod"]
+
+
+def test_daemon_sets_have_a_pod_on_every_gpu_node(lab: Lab, mixed: Run) -> None:
+    sets = lab.kubectl("get", "daemonsets", "-n", RELEASES)["items"]
+    for name in ("nvidia-device-plugin", "gpu-feature-discovery"):
+        [found] = [each for each in sets if each["metadata"]["name"].endswith(name)]
+        assert (found["status"]["desiredNumberScheduled"], found["status"]["numberReady"]) == (3, 3)
+        pods = [
+            pod["spec"]["nodeName"]
+            for pod in lab.kubectl("get", "pods", "-n", RELEASES)["items"]
+            if pod["metadata"]["ownerReferences"][0]["uid"] == found["metadata"]["uid"]
+        ]
+        assert sorted(pods) == [*DGX, "t4-01"]
+
+
+def test_the_second_run_changes_nothing(lab: Lab, mixed: Run) -> None:
+    assert any(mixed.changed().values())
+    wait("the pod runs", lambda: phase(lab, "infer") == "Running")
+    before = lab.nodes()
+    again = site(lab)
+    assert again.rc == 0, again.messages()
+    assert not any(again.changed().values()), again.changed()
+    assert lab.nodes() == before
+
+
+# GPU 5 is cut anew, where the pod's device is; the others are as in the inventory.
+CUT = {
+    "mixed": [
+        {"gpus": [0, 1, 2, 3, 4], "mig": False},
+        {"gpus": 5, "profiles": {"2g.10gb": 3}},
+        {"gpus": 6, "profiles": {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 1}},
+        {"gpus": 7, "profiles": {"2g.10gb": 2}},
+    ]
+}
+DRAIN = ("-e", json.dumps({"mig_layouts": CUT, "mig_drain": True}))
+
+
+def test_a_budget_that_allows_no_eviction_leaves_the_node_as_it_was(lab: Lab, mixed: Run) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "infer", "namespace": NAMESPACE},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "infer"}}},
+    }
+    apply(lab, budget)
+    wait("the pod runs", lambda: phase(lab, "infer") == "Running")
+    wait(
+        "the budget counts it",
+        lambda: lab.kubectl("get", "pdb", "infer", "-n", NAMESPACE)["status"]["currentHealthy"] == 1,
+    )
+    pod, before = pod_of(lab, "infer"), lab.nodes()
+    node = pod["spec"]["nodeName"]
+    run = site(lab, *DRAIN, "-e", "mig_drain_timeout=10", limit=node)
+    assert run.rc != 0
+    for words in ("disruption budget", "are as they were", "takes pods again"):
+        assert words in run.messages(), run.messages()
+    assert pod_of(lab, "infer")["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert lab.nodes() == before
+    assert scheduling(lab, node) == FREE
+
+
+def test_an_evicted_pod_is_made_anew_and_runs_elsewhere(lab: Lab, mixed: Run) -> None:
+    lab.kubectl("delete", "pdb", "--all", "-n", NAMESPACE, json=False)
+    pod = pod_of(lab, "infer")
+    node = pod["spec"]["nodeName"]
+    run = site(lab, *DRAIN, limit=node)
+    assert run.rc == 0, run.messages()
+    assert scheduling(lab, node) == FREE
+    assert offered(lab, node)["nvidia.com/mig-2g.10gb"] == 6
+    wait("the new pod runs", lambda: phase(lab, "infer") == "Running")
+    moved = pod_of(lab, "infer")
+    assert moved["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert moved["spec"]["nodeName"] != node  # which took no pods while it changed
+    assert [each["pod"] for each in lab.nodes()[node]["pods"]] == []
+
+
+def test_a_strategy_is_switched_and_back_in_use(lab: Lab, mixed: Run) -> None:
+    """Both layouts have the instance that the pod holds, but other GPUs of the node must be reset."""
+    wait("the pod runs", lambda: phase(lab, "infer") == "Running")
+    pod, before = pod_of(lab, "infer"), lab.nodes()
+    node = pod["spec"]["nodeName"]
+    refused = site(lab, "-e", "dgx_strategy=single", limit=node)
+    assert refused.rc != 0
+    assert f"{NAMESPACE}/{pod['metadata']['name']} hold" in refused.messages(), refused.messages()
+    assert "mig_drain" in refused.messages()
+    assert pod_of(lab, "infer")["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert lab.nodes() == before
+    for strategy, offers in (("single", {"nvidia.com/gpu": 16}), ("mixed", {"nvidia.com/gpu": 5, SLICE: 2})):
+        run = site(lab, "-e", f"dgx_strategy={strategy}", "-e", "mig_drain=true", limit=node)
+        assert run.rc == 0, run.messages()
+        assert offers.items() <= offered(lab, node).items()
+        assert scheduling(lab, node) == FREE
+    wait("the pod runs elsewhere", lambda: phase(lab, "infer") == "Running")
+    assert pod_of(lab, "infer")["spec"]["nodeName"] != node
