@@ -63,18 +63,17 @@ missing:
   sample: [create pods/eviction in the whole cluster]
 """
 
-import copy
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.access import AUTH_ARG_SPEC, prepare
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.access import auth_options, prepare
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import Api
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.rights import REMEDY, parse_right
 
 
 def main() -> None:
-    spec: Dict[str, Any] = copy.deepcopy(AUTH_ARG_SPEC)
+    spec: Dict[str, Any] = auth_options()
     spec.update(rights={"type": "list", "elements": "str", "required": True})
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     prepare(module)

@@ -95,7 +95,6 @@ expires:
   sample: "2026-01-31T12:00:00Z"
 """
 
-import copy
 import os
 import tempfile
 import time
@@ -103,7 +102,7 @@ from typing import Any, Dict, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, InputError, MigError
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.access import AUTH_ARG_SPEC, prepare
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.access import auth_options, prepare
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import Api
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.kubeconfig import (
     Account,
@@ -179,7 +178,7 @@ def _write(module: Any, path: str, document: Dict[str, Any]) -> None:
 
 
 def main() -> None:
-    spec: Dict[str, Any] = copy.deepcopy(AUTH_ARG_SPEC)
+    spec: Dict[str, Any] = auth_options()
     spec.update(
         name={"type": "str", "required": True},
         namespace={"type": "str", "required": True},

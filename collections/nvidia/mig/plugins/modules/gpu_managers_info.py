@@ -93,33 +93,18 @@ dra_classes:
   sample: [gpu.nvidia.com, mig.nvidia.com]
 """
 
-import copy
 from typing import Any, Dict, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import MISSING_COLLECTION, Api
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.access import auth_options, prepare
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import Api
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.managers import (
     CLUSTER_POLICIES,
     DEVICE_CLASSES,
     dra_classes,
     gpu_operator,
 )
-
-try:
-    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
-
-    HAS_KUBERNETES_CORE = True
-except ImportError:
-    HAS_KUBERNETES_CORE = False
-    AUTH_ARG_SPEC = {"kubeconfig": {"type": "raw"}, "context": {}}
-
-try:
-    from ansible_collections.kubernetes.core.plugins.module_utils.args_common import (
-        extract_sensitive_values_from_kubeconfig as secrets_of,
-    )
-except ImportError:
-    secrets_of = None  # an older kubernetes.core hides the whole kubeconfig
 
 
 def managers(params: Mapping[str, Any]) -> Dict[str, Any]:
@@ -135,11 +120,8 @@ def managers(params: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=copy.deepcopy(AUTH_ARG_SPEC), supports_check_mode=True)
-    if not HAS_KUBERNETES_CORE:
-        module.fail_json(msg=MISSING_COLLECTION)
-    if secrets_of is not None and isinstance(module.params["kubeconfig"], dict):
-        module.no_log_values.update(secrets_of(module.params["kubeconfig"]))
+    module = AnsibleModule(argument_spec=auth_options(), supports_check_mode=True)
+    prepare(module)
     try:
         result = managers(module.params)
     except MigError as error:

@@ -178,13 +178,12 @@ actual:
       sample: {"nvidia.com/gpu.count": "16", "nvidia.com/mig.strategy": "single"}
 """
 
-import copy
 import time
 from typing import Any, Dict, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, MigError
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.access import AUTH_ARG_SPEC, prepare
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.access import auth_options, prepare
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import Api
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.hold import hold_marks
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import (
@@ -252,7 +251,7 @@ def message(node: str, result: Mapping[str, Any], waited: int) -> str:
 
 
 def main() -> None:
-    spec: Dict[str, Any] = copy.deepcopy(AUTH_ARG_SPEC)
+    spec: Dict[str, Any] = auth_options()
     spec.update(
         node_name={"type": "str", "required": True},
         gpus={"type": "list", "elements": "dict", "required": True},

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Dict
 
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import MISSING_COLLECTION
 
@@ -25,6 +26,11 @@ try:
     )
 except ImportError:
     secrets_of = None  # an older kubernetes.core hides the whole kubeconfig
+
+
+def auth_options() -> Dict[str, Any]:
+    """The options by which kubernetes.core's modules find and enter a cluster, as an argument spec."""
+    return copy.deepcopy(AUTH_ARG_SPEC)
 
 
 def prepare(module: Any) -> None:

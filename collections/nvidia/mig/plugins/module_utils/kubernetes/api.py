@@ -136,7 +136,7 @@ class Api:
 
     def may(self, right: Right) -> bool:
         """Whether the account that asks has the right."""
-        resource, _, subresource = right.resource.partition("/")
+        resource, _slash, subresource = right.resource.partition("/")
         asked = {
             "verb": right.verb,
             "group": right.group,

@@ -54,8 +54,8 @@ def parse_right(text: str, path: str) -> Right:
             path=path,
             hint="VERB RESOURCE[.GROUP][/SUBRESOURCE] [NAMESPACE], such as 'create pods/eviction'",
         )
-    whole, _, subresource = words[1].partition("/")
-    resource, _, group = whole.partition(".")
+    whole, _slash, subresource = words[1].partition("/")
+    resource, _dot, group = whole.partition(".")
     return Right(
         words[0],
         f"{resource}/{subresource}" if subresource else resource,

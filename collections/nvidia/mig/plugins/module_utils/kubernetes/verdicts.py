@@ -46,11 +46,11 @@ def _pods(sample: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Di
     by_name = {pod["metadata"]["name"]: pod for pod in objects}
     pods = [(wanted["name"], by_name.get(wanted["name"])) for wanted in sample["pods"]]
     problems = _problems(sample, by_name)
-    done = not problems or any(_is_lost(pod) for _, pod in pods)
-    devices = [device for _, pod in pods for device in _devices(pod or {})]
+    done = not problems or any(_is_lost(pod) for _name, pod in pods)
+    devices = [device for _name, pod in pods for device in _devices(pod or {})]
     if not problems and sample["sample"] == "concurrent":
         problems = _one_after_another(objects) + _one_for_several(sample, pods)
-    told = [line for _, pod in pods for line in _lines(pod or {}) if "UUID:" not in line]
+    told = [line for _name, pod in pods for line in _lines(pod or {}) if "UUID:" not in line]
     return {"done": done, "problems": problems, "devices": sorted(set(devices)), "told": told}
 
 

@@ -85,7 +85,7 @@ def workloads(
             {"resource": resource, "count": count, "shared": _is_shared(resource, expected["labels"])}
             for resource, count in _wanted(sample, free)
         ]
-        each = [request["resource"] for request in requests for _ in range(request["count"])]
+        each = [request["resource"] for request in requests for _each in range(request["count"])]
         found.append(
             {
                 "sample": sample,

@@ -68,7 +68,7 @@ def accounts(cluster, tmp_path_factory):
                 "cluster_access_admin_kubeconfig": str(cluster.kubeconfig),
             },
         }
-        for number, (version, _, nfd) in enumerate(CASES)
+        for number, (version, _gfd, nfd) in enumerate(CASES)
     ]
     output = play(folder, {"it": {}}, tasks)
     assert not messages(output), output

@@ -32,6 +32,6 @@ CASES = {
 
 def test_one_message_for_each(tmp_path):
     tell = {"name": "nvidia.mig.mig", "tasks_from": "tell", "rolespec_validate": False}
-    hosts = {host: given for host, (given, _) in CASES.items()}
+    hosts = {host: given for host, (given, _text) in CASES.items()}
     output = play(tmp_path, hosts, [{"ansible.builtin.include_role": tell}])
-    assert messages(output) == {host: text for host, (_, text) in CASES.items()}, output
+    assert messages(output) == {host: text for host, (_given, text) in CASES.items()}, output

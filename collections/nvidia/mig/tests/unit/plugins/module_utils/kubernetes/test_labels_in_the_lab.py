@@ -54,7 +54,7 @@ def hardware(layout):
 
 
 def attributes(profile):
-    compute, _, whole = profile.partition("c.")
+    compute, _sign, whole = profile.partition("c.")
     slices = int((whole or profile)[0])
     own = int(compute) if whole else slices
     media = 1 if "+me" in profile else 0

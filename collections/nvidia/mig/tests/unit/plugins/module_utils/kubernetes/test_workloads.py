@@ -67,7 +67,7 @@ def test_requests(
     assert {each["resource"]: each["count"] for each in found["requests"]} == requests
     assert (found["left_out"], found["sample"]) == ("", sample)
     assert not any(each["shared"] for each in found["requests"])
-    pods = [] if sample == "argo" else [name for name, count in requests.items() for _ in range(count)]
+    pods = [] if sample == "argo" else [name for name, count in requests.items() for _each in range(count)]
     assert sorted(pod["resource"] for pod in found["pods"]) == sorted(pods)
     assert len({pod["name"] for pod in found["pods"]}) == len(pods)
 
