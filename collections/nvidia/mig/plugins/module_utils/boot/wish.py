@@ -50,5 +50,7 @@ def parse_wish(text: str, path: str) -> Dict[str, Any]:
     wish = {**_DEFAULTS, **content}
     if (wish["layout"] is None) == (wish["config"] is None):
         raise InputError(f"{path} needs either layout or config", hint=_HINT)
-    # Nothing that is in use is ever destroyed, whatever the last run was allowed.
-    return {**wish, "state": "present", "destroy_in_use": False, "drained_pods": []}
+    # Nothing that is in use is ever destroyed, whatever the last run was allowed. What the cluster makes of
+    # it was checked before it was written.
+    forced = {"state": "present", "destroy_in_use": False, "drained_pods": []}
+    return {**wish, **forced, "sharing": None, "chart_version": None}
