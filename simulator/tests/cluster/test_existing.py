@@ -19,6 +19,12 @@ def other(lab, tmp_path, monkeypatch):
     return lab
 
 
+def uids(lab):
+    """Of the cluster's nodes, by name."""
+    nodes = [each["metadata"] for each in lab.api.get("/api/v1/nodes")["items"]]
+    return {each["name"]: each["uid"] for each in nodes}
+
+
 def test_the_lab_joins_the_cluster_and_leaves_it(other):
     cluster.up("existing")
     assert Api.from_kubeconfig().get("/version") == other.api.get("/version")
@@ -26,13 +32,12 @@ def test_the_lab_joins_the_cluster_and_leaves_it(other):
     cluster.up("existing")
     with pytest.raises(LabError, match="control plane 'existing': 'mig-lab down'"):
         cluster.up("whole")
-    before = other.node("dgx01")["metadata"]["uid"]
+    before = uids(other)
     assert cluster.down()
     assert not paths.kubeconfig().exists()
-    deadline = (
-        time.monotonic() + 10
-    )  # every simulated node is gone, and those of the session's lab join again
-    while before in [each["metadata"]["uid"] for each in other.api.get("/api/v1/nodes")["items"]]:
+    # Every simulated node is gone, and those of the session's lab join again.
+    deadline = time.monotonic() + 10
+    while uids(other).keys() != before.keys() or set(uids(other).values()) & set(before.values()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert not cluster.down()
