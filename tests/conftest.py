@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from lab_runs import BIN, ROOT, Lab
+from lab_runs import Lab, lab_environment
 
 
 def use_account(lab: Lab) -> None:
@@ -21,12 +21,7 @@ def use_account(lab: Lab) -> None:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A running lab with every GPU whole and no release."""
     directory = tmp_path_factory.mktemp("lab")
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
-        "MIG_LAB_DIR": str(directory),
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-    }
+    environment = lab_environment(directory)
     started = Lab(directory, environment, has_cluster=False)
     started.command("up")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -51,6 +52,16 @@ class Run:
             for _, host, result in self.tasks
             if result.get("failed") or result.get("unreachable")
         )
+
+
+def lab_environment(directory: Path) -> dict[str, str]:
+    """The environment of a lab in ``directory``, whatever the caller's own says of labs and Ansible."""
+    return {
+        **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
+        "MIG_LAB_DIR": str(directory),
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+    }
 
 
 @dataclass(frozen=True)

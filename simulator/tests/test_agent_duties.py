@@ -7,7 +7,7 @@ import json
 
 import pytest
 from miglab.agent.duties import OWNED_LABELS, Machine, Rules, Snapshot, duties
-from miglab.agent.testing import a100s
+from miglab.agent.testing import a100s, merge_patch
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
 RULES = Rules("v1.35.4")
@@ -55,19 +55,9 @@ class Server:
         elif change.method == "delete":
             del self.snapshot.nodes[parts[4]]
         elif "nodes" in parts:
-            _merge(self.snapshot.nodes[parts[4]], body)
+            merge_patch(self.snapshot.nodes[parts[4]], body)
         else:
-            _merge(self.snapshot.daemon_sets[parts[5], parts[7]], body)
-
-
-def _merge(target, patch):
-    for name, value in patch.items():
-        if value is None:
-            target.pop(name, None)
-        elif isinstance(value, dict):
-            _merge(target.setdefault(name, {}), value)
-        else:
-            target[name] = value
+            merge_patch(self.snapshot.daemon_sets[parts[5], parts[7]], body)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from miglab.agent import nodes
 from miglab.agent.duties import duties
 from miglab.agent.model import Machine, Rules, Snapshot
 from miglab.agent.pods import Bound
-from miglab.agent.testing import a100s
+from miglab.agent.testing import a100s, merge_patch
 from miglab.console import LabError
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
@@ -74,11 +74,11 @@ class Server:
         body = json.loads(json.dumps(change.body))
         parts = change.path.split("?")[0].split("/")
         if "nodes" in parts:
-            return _merge(self.snapshot.nodes["n1"], body)
+            return merge_patch(self.snapshot.nodes["n1"], body)
         if change.method == "end":
             del self.snapshot.pods["ml", parts[6]]
             return None
-        return _merge(self.snapshot.pods["ml", parts[6]], {"status": body["status"]})
+        return merge_patch(self.snapshot.pods["ml", parts[6]], {"status": body["status"]})
 
     def status(self, name="train"):
         return self.snapshot.pods["ml", name]["status"]
@@ -89,16 +89,6 @@ class Server:
     def offers(self):
         allocatable = self.snapshot.nodes["n1"]["status"]["allocatable"]
         return {key: value for key, value in allocatable.items() if key.startswith("nvidia.com/")}
-
-
-def _merge(target, patch):
-    for name, value in patch.items():
-        if value is None:
-            target.pop(name, None)
-        elif isinstance(value, dict):
-            _merge(target.setdefault(name, {}), value)
-        else:
-            target[name] = value
 
 
 def test_resources_are_those_of_the_plugin_s_pod_on_the_node():

@@ -7,19 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_runs import BIN, ROOT, Lab
+from lab_runs import Lab, lab_environment
 
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Two DGX nodes with every GPU whole, and no release."""
     directory = tmp_path_factory.mktemp("lab")
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
-        "MIG_LAB_DIR": str(directory),
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-    }
+    environment = lab_environment(directory)
     started = Lab(directory, environment, has_cluster=True)
     kind = os.environ.get("MIG_LAB_CONTROL_PLANE", "whole")
     fleet = Path(__file__).with_name("fleet.yml")

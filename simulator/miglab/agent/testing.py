@@ -1,6 +1,8 @@
-"""For tests: hardware without a simulator, as ``a100s("7x1g.5gb", "off", "empty")``."""
+"""For tests: hardware without a simulator, as ``a100s("7x1g.5gb", "off", "empty")``, and a merge patch."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from miglab.agent.hardware import Attributes, Gpu, Hardware, MigDevice
 
@@ -17,6 +19,17 @@ _A100 = {
 def a100s(*gpus: str, name: str = "NVIDIA A100-SXM4-40GB") -> Hardware:
     """One GPU per text: ``off``, ``empty`` (MIG without instances), or or ``3x1g.5gb 1x2g.10gb``."""
     return Hardware("580.95.05", 13000, tuple(_gpu(index, text, name) for index, text in enumerate(gpus)))
+
+
+def merge_patch(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    """Change ``target`` as a JSON merge patch (RFC 7386) says."""
+    for name, value in patch.items():
+        if value is None:
+            target.pop(name, None)
+        elif isinstance(value, dict):
+            merge_patch(target.setdefault(name, {}), value)
+        else:
+            target[name] = value
 
 
 def _gpu(index: int, text: str, name: str) -> Gpu:

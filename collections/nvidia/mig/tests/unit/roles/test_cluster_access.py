@@ -8,9 +8,6 @@ Runs where NVIDIA_CHARTS_DIR names a folder with released charts, in any depth.
 
 from __future__ import annotations
 
-import os
-import pathlib
-
 import pytest
 import yaml
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.charts import (
@@ -21,6 +18,7 @@ from ansible_collections.nvidia.mig.tests.unit.plugins.modules.kubernetes_suppor
     run_module,
     start_cluster,
 )
+from ansible_collections.nvidia.mig.tests.unit.real_charts import archive
 from ansible_collections.nvidia.mig.tests.unit.roles.plays import messages, play
 
 NAMESPACE = "gpus"
@@ -34,16 +32,6 @@ CASES = [
     ("0.20.0", "0.20.0", False),
     ("0.20.0", "0.20.0", True),
 ]
-
-
-def archive(chart, version):
-    folder = os.environ.get("NVIDIA_CHARTS_DIR")
-    if not folder:
-        pytest.skip("NVIDIA_CHARTS_DIR is not set: no account installs NVIDIA's charts")
-    found = sorted(pathlib.Path(folder).rglob(f"{chart}-{version}.tgz"))
-    if not found:
-        pytest.skip(f"no {chart}-{version}.tgz below {folder}")
-    return str(found[0])
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +72,7 @@ def test_the_charts_install_change_and_go(cluster, accounts, capsys, number):
             capsys,
             module,
             state=state,
-            chart_ref=archive(chart, version),
+            chart_ref=str(archive(chart, version)),
             namespace=NAMESPACE,
             kubeconfig=str(accounts / str(number)),
             binary_path=cluster.helm_binary,
@@ -114,7 +102,7 @@ def test_an_account_without_node_feature_discovery_cannot_bring_it_along(cluster
     done = run_module(
         capsys,
         "gfd_release",
-        chart_ref=archive(FEATURE_DISCOVERY, "0.17.4"),
+        chart_ref=str(archive(FEATURE_DISCOVERY, "0.17.4")),
         namespace=NAMESPACE,
         kubeconfig=str(accounts / str(number)),
         binary_path=cluster.helm_binary,

@@ -9,7 +9,6 @@ any depth; the ``gh-pages`` branches of k8s-device-plugin and gpu-feature-discov
 
 from __future__ import annotations
 
-import functools
 import os
 import pathlib
 import shutil
@@ -24,6 +23,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.charts impor
     release_values,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.selection import select
+from ansible_collections.nvidia.mig.tests.unit.real_charts import archive
 
 NAMESPACE = "gpu-system"
 CONFIGS = {"single": {"strategy": "single"}, "none": {"strategy": "none"}, "mixed": {"strategy": "mixed"}}
@@ -38,17 +38,6 @@ WITH_CONFIGS = [
     *((DEVICE_PLUGIN, version) for version in PLUGIN_VERSIONS[3:] + SHARED_VERSIONS),
     *((FEATURE_DISCOVERY, version) for version in SHARED_VERSIONS),
 ]
-
-
-@functools.cache
-def archive(chart, version):
-    folder = os.environ.get("NVIDIA_CHARTS_DIR")
-    if not folder:
-        pytest.skip("NVIDIA_CHARTS_DIR is not set: NVIDIA's charts are not checked against our values")
-    found = sorted(pathlib.Path(folder).rglob(f"{chart}-{version}.tgz"))
-    if not found:
-        pytest.skip(f"no {chart}-{version}.tgz below {folder}")
-    return found[0]
 
 
 def helm():

@@ -102,7 +102,9 @@ def test_long_names_stay_label_values():
 )
 def test_the_modules_take_it(hosts):
     found = release_settings(hosts)
-    select(found["strategy"], found["configs"], found["default_config"])
+    taken = select(found["strategy"], found["configs"], found["default_config"])
+    assert (taken.strategy, taken.default_config) == (found["strategy"], found["default_config"])
+    assert list(taken.configs) == list(found["configs"])
 
 
 @pytest.mark.parametrize(
