@@ -13,22 +13,9 @@ author: MIG provisioning toolkit maintainers (@nvidia)
 description:
   - Asks the Kubernetes API whether the account that a play uses has some rights, and fails with all that it
     lacks, so that a change is not stopped half-way.
-requirements:
-  - kubernetes (Python package)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
-attributes:
-  check_mode:
-    support: full
-    description: Never changes anything.
-  diff_mode:
-    support: none
-    description:
-      - Will return details on what has changed (or possibly needs changing in check_mode), when in diff
-        mode.
-  idempotent:
-    support: full
-    description: Never changes anything.
+  - nvidia.mig.cluster
 options:
   rights:
     description:

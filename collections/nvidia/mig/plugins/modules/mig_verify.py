@@ -20,22 +20,13 @@ description:
     expected must be 0; a missing resource counts as 0, as kubelet never removes one.
   - What is allocatable counts, by which pods are scheduled. Kubelet keeps the capacity of a resource for five
     minutes after the device plugin stopped to serve it.
-requirements:
-  - kubernetes (Python package)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - nvidia.mig.cluster
 attributes:
   check_mode:
     support: full
     description: Never changes anything. In check mode it looks once and does not wait.
-  diff_mode:
-    support: none
-    description:
-      - Will return details on what has changed (or possibly needs changing in check_mode), when in diff
-        mode.
-  idempotent:
-    support: full
-    description: Never changes anything.
 options:
   node_name:
     description:
