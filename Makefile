@@ -48,7 +48,7 @@ sanity: $(VENV)/.ready-test ## ansible-test's sanity tests
 unit: $(VENV)/.ready-test ## tests, on the simulated NVML and a real Kubernetes API
 	@echo "==> The programs of the lab's Kubernetes API (built once, which takes some minutes)"
 	-mig-lab cluster binaries
-	pytest
+	pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-cluster: $(VENV)/.ready-test ## the main job beside Kubernetes' own controllers and scheduler
 	mig-lab cluster binaries --control-plane $(CONTROL_PLANE)

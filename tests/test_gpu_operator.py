@@ -77,6 +77,7 @@ def test_gpu_operator(lab: Lab, operator: GpuOperator) -> None:
     assert operator.applied == []
     operator.broken = set()
 
+    lab.command("calls", "dgx01", "--reset")
     done = site(lab, **chosen)
     assert done.rc == 0, done.messages()
     assert sorted(operator.applied) == sorted(DGX)
