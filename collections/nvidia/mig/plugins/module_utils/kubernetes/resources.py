@@ -84,11 +84,16 @@ def _devices(strategy: str, gpus: Sequence[NodeGpu], plugin: Version) -> Dict[st
 def _mig_resource(device: Profile, plugin: Version) -> Optional[str]:
     """The extended resource of one MIG device under strategy mixed."""
     if plugin.at_least("0.20.0"):
-        return MIG_RESOURCE_PREFIX + dotted(str(device))
+        return mig_resource(device)
     # Profiles were matched as substrings up to 0.19, so +me and 1c devices count as the plain profile.
     if device.ci_slices is None or plugin.at_least("0.12.0"):
         return MIG_RESOURCE_PREFIX + plain(device)
     return None  # older plugins skip compute instances smaller than their GPU instance
+
+
+def mig_resource(device: Profile) -> str:
+    """The extended resource of a MIG device under strategy mixed, as device plugins from 0.20 on name it."""
+    return MIG_RESOURCE_PREFIX + dotted(str(device))
 
 
 def plain(device: Profile) -> str:

@@ -1,0 +1,178 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The best plan for a problem: which option each GPU takes, which pods of each shape each node runs.
+
+First for groups of nodes, which gives a bound that no plan can beat; then for the nodes themselves. Where
+pods were lost on the way, some nodes at a time are planned anew, each for itself. Small fleets are planned
+node by node from the start, which is exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Callable, Dict, List, Tuple
+
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Model, Part, Targets
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
+
+_SMALL = 4000  # choices up to which every node is planned for itself from the start
+_WINDOW = 16  # nodes that are planned anew at a time
+
+
+@dataclass
+class Choice:
+    """The plan in numbers.
+
+    Args:
+        parts: of the objective: what the program reached, and its bound.
+        places: by site.
+        single: by (shape, level), how many pods outside gangs run.
+        gangs: how many of each form run.
+        exact: every node was planned for itself.
+    """
+
+    parts: List[Part]
+    places: List[Place]
+    single: Dict[Tuple[int, int], int] = field(default_factory=dict)
+    gangs: Dict[Form, int] = field(default_factory=dict)
+    exact: bool = False
+
+
+def choose(problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Choice:
+    """Plan. Whatever the time, what is returned can be carried out."""
+    # A plan must bring more than it costs, so what just brings it does not count.
+    cost *= 1.001
+    exact = _size(problem) <= _SMALL
+    if exact:
+        problem.refine(every=True)
+        exact = _size(problem) <= _SMALL
+        if not exact:
+            problem.refine(every=False)
+    groups = problem.alone(range(len(problem.sites))) if exact else problem.groups()
+    targets = Model(problem, groups).solve(clock, deadline, cost, gap)
+    spread = Spread(problem)
+    if not targets.solved:
+        spread.carry_out([], targets)
+        left = spread.fill(Counter(dict(enumerate(problem.pods))))
+        return _admitted(problem, spread, targets, exact)
+    left = spread.carry_out(groups, targets)
+    asked = sum(targets.single.values()) + sum(form.pods * n for form, n in targets.gangs.items())
+    if left and sum(left.values()) > gap * asked:
+        left = _repair(problem, spread, left, clock, deadline)
+    if left:
+        # Room that the lost pods leave can serve others.
+        placed = Counter[int]()
+        for place in spread.places:
+            placed.update(place.pods)
+        spread.fill(Counter({shape: count - placed[shape] for shape, count in enumerate(problem.pods)}))
+    return _admitted(problem, spread, targets, exact)
+
+
+def _size(problem: Problem) -> int:
+    """Columns of the program in which every node stands for itself."""
+    found = 0
+    for site in problem.sites:
+        if site.shapes:
+            names = set(site.classes)
+            found += sum(len(problem.classes[name].options) for name in names) + len(site.shapes)
+    return found
+
+
+def _repair(
+    problem: Problem,
+    spread: Spread,
+    left: Counter[int],
+    clock: Callable[[], float],
+    deadline: float,
+) -> Counter[int]:
+    """Plan some nodes anew, exactly, to place what is left without losing what they run."""
+    order = sorted(
+        (n for n, site in enumerate(problem.sites) if any(shape in left for shape in site.shapes)),
+        key=lambda n: -sum(spread.places[n].spare),
+    )
+    for start in range(0, len(order), _WINDOW):
+        if not left or clock() >= deadline:
+            break
+        window = order[start : start + _WINDOW]
+        before = Counter[int]()
+        for number in window:
+            before.update(spread.places[number].pods)
+        groups = problem.alone(window)
+        wanted = {shape: (before[shape], before[shape] + left[shape]) for shape in {*before, *left}}
+        model = Model(problem, groups, wanted, lambda n: _whole(problem, spread.places[n], n))
+        targets = model.solve_numbers(min(deadline - clock(), 1.0))
+        if targets is None:
+            continue
+        after = Counter[int]()
+        for pods in targets.pods:
+            after.update(pods)
+        if sum(after.values()) > sum(before.values()):
+            spread.replace(groups, targets)
+            left = left - (after - before)
+    return +left
+
+
+def _whole(problem: Problem, place: Place, number: int) -> int:
+    """How many GPUs of the site are whole in the plan."""
+    found = 0
+    for position, name in enumerate(problem.sites[number].classes):
+        option = place.chosen.get(position)
+        found += problem.classes[name].whole != bool(option is not None and option.mode)
+    return found
+
+
+def _admitted(problem: Problem, spread: Spread, targets: Targets, exact: bool) -> Choice:
+    """Which pods and gangs the placed shapes stand for.
+
+    Those that were chosen, without the least if some were lost; then others, the highest priority first. What
+    stands for none is taken from its node.
+    """
+    room = Counter[int]()
+    for place in spread.places:
+        room.update(place.pods)
+    single: Dict[Tuple[int, int], int] = {}
+    gangs: Dict[Form, int] = {}
+    for form in sorted(problem.demand.forms, key=_worth):
+        fits = min(room[shape] // count for shape, _level, count in _needs(form))
+        gangs[form] = min(fits, targets.gangs.get(form, 0))
+        for shape, _level, count in form.members:
+            room[shape] -= count * gangs[form]
+    for first in (True, False):
+        for shape, level in sorted(problem.demand.single, key=lambda key: key[1]):
+            own = single.get((shape, level), 0)
+            most = (
+                targets.single.get((shape, level), 0) if first else len(problem.demand.single[shape, level])
+            )
+            taken = max(0, min(room[shape], most - own))
+            single[shape, level] = own + taken
+            room[shape] -= taken
+    for shape, surplus in room.items():
+        for place in spread.places:
+            if not surplus:
+                break
+            taken = min(surplus, place.pods[shape])
+            if taken:
+                place.pods[shape] -= taken
+                for at, number in enumerate(problem.devices[shape]):
+                    place.spare[at] += number * taken
+                surplus -= taken
+    return Choice(targets.parts, spread.places, single, gangs, exact)
+
+
+def _worth(form: Form) -> Tuple[object, ...]:
+    levels: Counter[int] = Counter()
+    for _shape, level, count in form.members:
+        levels[level] += count
+    return tuple(sorted((level, -count) for level, count in levels.items())), form.members
+
+
+def _needs(form: Form) -> List[Tuple[int, int, int]]:
+    """Pods per shape, whatever their level."""
+    found: Counter[int] = Counter()
+    for shape, _level, count in form.members:
+        found[shape] += count
+    return [(shape, 0, count) for shape, count in found.items()]
