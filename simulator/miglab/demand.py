@@ -28,6 +28,8 @@ class Mix:
         selective: part of the pods' kinds with a node selector.
         several: part of the kinds that ask for several devices of one node.
         ganged: part of the pods that belong to a gang.
+        kinds: how many kinds of pods there are.
+        layouts: how many layouts of each model are in use.
     """
 
     models: Sequence[str] = MODELS
@@ -37,7 +39,8 @@ class Mix:
     selective: float = 0.3
     several: float = 0.1
     ganged: float = 0.05
-    kinds: int = 200
+    kinds: int = 120
+    layouts: int = 6
 
 
 def catalogs(models: Sequence[str] = MODELS) -> dict[str, list[dict[str, Any]]]:
@@ -71,8 +74,9 @@ def fleet(seed: int, nodes: int, gpus: int = 8, mix: Mix | None = None) -> list[
     random = Random(f"fleet {seed}")
     offers = catalogs(mix.models)
     names = {model: product(model) for model in mix.models}
+    layouts = {model: [layout(random, offers[model]) for _ in range(mix.layouts)] for model in mix.models}
     return [
-        _node(random, f"node{number:04}", model, names[model], offers[model], gpus, mix)
+        _node(random, f"node{number:04}", model, names[model], layouts[model], gpus, mix)
         for number, model in enumerate(random.choices(mix.models, k=nodes))
     ]
 
@@ -101,12 +105,12 @@ def demand(seed: int, pods: int, mix: Mix | None = None) -> list[dict[str, Any]]
     return found
 
 
-def instances(random: Random, offers: Sequence[Mapping[str, Any]], busy: float) -> list[dict[str, Any]]:
-    """A random layout in which everything sits where it may, and some of it is held."""
-    found: list[dict[str, Any]] = []
+def layout(random: Random, offers: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, int]]]:
+    """Profiles with their placements, at random; each sits where it may."""
+    found: list[tuple[str, dict[str, int]]] = []
     taken = media = 0
-    for _ in range(random.randint(1, 7)):
-        profile = random.choice(offers)
+    for _ in range(12):
+        profile = random.choices(offers, [0.1 if "+" in profile["name"] else 1 for profile in offers])[0]
         shared = any(mark in profile["name"] for mark in ("+", "-"))
         spots = [p for p in profile["placements"] if not taken >> p["start"] & ((1 << p["size"]) - 1)]
         if not spots or (shared and media):
@@ -114,13 +118,18 @@ def instances(random: Random, offers: Sequence[Mapping[str, Any]], busy: float) 
         media += shared
         spot = random.choice(spots)
         taken |= ((1 << spot["size"]) - 1) << spot["start"]
-        pods = (
-            [{"namespace": "run", "name": f"r-{random.randrange(1 << 32):08x}"}]
-            if random.random() < busy
-            else []
-        )
-        found.append({"profile": profile["name"], "placement": dict(spot), "pods": pods, "processes": []})
-    return sorted(found, key=lambda instance: int(instance["placement"]["start"]))
+        found.append((profile["name"], spot))
+    return sorted(found, key=lambda placed: placed[1]["start"])
+
+
+def _instance(random: Random, profile: str, spot: Mapping[str, int], busy: float) -> dict[str, Any]:
+    pods = [{"namespace": "run", "name": f"r-{random.randrange(1 << 32):08x}"}]
+    return {
+        "profile": profile,
+        "placement": dict(spot),
+        "pods": pods if random.random() < busy else [],
+        "processes": [],
+    }
 
 
 def _node(
@@ -128,7 +137,7 @@ def _node(
     name: str,
     model: str,
     product_name: str,
-    offers: Sequence[Mapping[str, Any]],
+    layouts: Sequence[Sequence[tuple[str, dict[str, int]]]],
     gpus: int,
     mix: Mix,
 ) -> dict[str, Any]:
@@ -138,7 +147,12 @@ def _node(
         state = random.random()
         whole = state < mix.whole_held + mix.whole_free
         held = state < mix.whole_held
-        there = [] if whole else instances(random, offers, mix.busy)
+        # Some instances are gone: the layout is what was planned once.
+        there = [
+            _instance(random, profile, spot, mix.busy)
+            for profile, spot in ([] if whole else random.choice(layouts))
+            if random.random() < 0.9
+        ]
         used += 7 * held + sum(i["placement"]["size"] for i in there if i["pods"])
         mode = "disabled" if whole else "enabled"
         found.append(
@@ -154,13 +168,13 @@ def _node(
                 "processes": [],
             }
         )
-    cpus = random.choice((96, 128, 192, 256)) * gpus / 8
-    busy = used * random.choice((1, 2, 3))
+    cpus = random.choice((128, 192, 256)) * gpus / 8
+    busy = used * random.choice((1, 1, 2))
     return {
         "name": name,
         "labels": {
             "nvidia.com/gpu.product": product_name.replace(" ", "-"),
-            "zone": random.choice("abc"),
+            "pool": random.choice(("batch", "serve")),
         },
         "taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}] if random.random() < 0.05 else [],
         "unschedulable": random.random() < 0.02,
@@ -205,7 +219,7 @@ def _kind(
     elif selective < mix.selective:
         found["node_affinity"] = {
             "nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "zone", "operator": "In", "values": random.sample("abc", 2)}]}
+                {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["batch"]}]}
             ]
         }
     if random.random() < 0.1:

@@ -19,8 +19,8 @@ from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
 
-_SMALL = 4000  # choices up to which every node is planned for itself from the start
-_WINDOW = 16  # nodes that are planned anew at a time
+_SMALL = 2000  # choices up to which every node is planned for itself from the start
+_WINDOW = 4  # nodes that are planned anew at a time
 
 
 @dataclass
@@ -53,7 +53,12 @@ def choose(problem: Problem, clock: Callable[[], float], deadline: float, cost: 
         if not exact:
             problem.refine(every=False)
     groups = problem.alone(range(len(problem.sites))) if exact else problem.groups()
-    targets = Model(problem, groups).solve(clock, deadline, cost, gap)
+    model = Model(problem, groups)
+    if exact:
+        targets = model.solve(clock, deadline, cost, gap)
+    else:
+        middle = (clock() + deadline) / 2
+        targets = model.solve_sums(clock, deadline, cost, lambda: clock() > middle)
     spread = Spread(problem)
     if not targets.solved:
         spread.carry_out([], targets)
@@ -62,7 +67,7 @@ def choose(problem: Problem, clock: Callable[[], float], deadline: float, cost: 
     left = spread.carry_out(groups, targets)
     asked = sum(targets.single.values()) + sum(form.pods * n for form, n in targets.gangs.items())
     if left and sum(left.values()) > gap * asked:
-        left = _repair(problem, spread, left, clock, deadline)
+        left = _repair(problem, spread, left, targets, clock, deadline)
     if left:
         # Room that the lost pods leave can serve others.
         placed = Counter[int]()
@@ -86,14 +91,16 @@ def _repair(
     problem: Problem,
     spread: Spread,
     left: Counter[int],
+    targets: Targets,
     clock: Callable[[], float],
     deadline: float,
 ) -> Counter[int]:
-    """Plan some nodes anew, exactly, to place what is left without losing what they run."""
+    """Plan some nodes anew, exactly, so that what is left, or is worth more than others, finds a place."""
     order = sorted(
         (n for n, site in enumerate(problem.sites) if any(shape in left for shape in site.shapes)),
-        key=lambda n: -sum(spread.places[n].spare),
+        key=lambda n: -spread.ease(n),
     )
+    worth = _worths(problem, targets)
     for start in range(0, len(order), _WINDOW):
         if not left or clock() >= deadline:
             break
@@ -102,18 +109,32 @@ def _repair(
         for number in window:
             before.update(spread.places[number].pods)
         groups = problem.alone(window)
-        wanted = {shape: (before[shape], before[shape] + left[shape]) for shape in {*before, *left}}
-        model = Model(problem, groups, wanted, lambda n: _whole(problem, spread.places[n], n))
-        targets = model.solve_numbers(min(deadline - clock(), 1.0))
-        if targets is None:
+        model = Model(problem, groups, before + left, lambda n: _whole(problem, spread.places[n], n))
+        found = model.solve_numbers(min(deadline - clock(), 0.5), worth)
+        if found is None:
             continue
         after = Counter[int]()
-        for pods in targets.pods:
+        for pods in found.pods:
             after.update(pods)
-        if sum(after.values()) > sum(before.values()):
-            spread.replace(groups, targets)
-            left = left - (after - before)
+        if sum(worth[s] * n for s, n in after.items()) > sum(worth[s] * n for s, n in before.items()):
+            spread.replace(groups, found)
+            left = left + before - after
     return +left
+
+
+def _worths(problem: Problem, targets: Targets) -> Dict[int, int]:
+    """What one pod of each shape is worth: by the lowest priority of those that were chosen."""
+    lowest: Dict[int, int] = {}
+    for (shape, level), count in targets.single.items():
+        if count:
+            lowest[shape] = max(level, lowest.get(shape, 0))
+    last = len(problem.demand.levels) - 1
+    found = dict.fromkeys(range(len(problem.pods)), 1)
+    found.update({shape: 50 ** min(3, last - level) for shape, level in lowest.items()})
+    for form, count in targets.gangs.items():
+        if count:
+            found.update({shape: 50 ** min(3, last) for shape, _level, _count in form.members})
+    return found
 
 
 def _whole(problem: Problem, place: Place, number: int) -> int:

@@ -62,10 +62,10 @@ class Model:
         self,
         problem: Problem,
         groups: Sequence[Group],
-        wanted: Optional[Dict[int, Tuple[int, int]]] = None,
+        wanted: Optional[Dict[int, int]] = None,
         whole: Optional[Callable[[int], int]] = None,
     ) -> None:
-        """The program of these groups; with ``wanted`` of so many pods at least and at most, by shape.
+        """The program of these groups; with ``wanted`` of so many pods at most, by shape.
 
         Args:
             whole: how many GPUs are whole on a site outside of these groups; else as they are.
@@ -115,14 +115,67 @@ class Model:
             self._read(values, found)
         return found
 
-    def solve_numbers(self, seconds: float) -> Optional[Targets]:
-        """As many pods as fit, whatever it costs; None if not even the least was found in time."""
-        terms = [term for own in self._placed.values() for term in own]
+    def solve_numbers(self, seconds: float, worth: Dict[int, int]) -> Optional[Targets]:
+        """The most worthy pods that fit, whatever is destroyed; None if none was found in time."""
+        terms = [(column, worth.get(shape, 1)) for shape, own in self._placed.items() for column, _n in own]
         answer = Solver(self.program).maximise(terms, seconds)
         if answer.values is None:
             return None
         found = Targets()
         self._read(answer.values, found)
+        return found
+
+    def solve_sums(
+        self, clock: Callable[[], float], deadline: float, cost: float, quick: Callable[[], bool]
+    ) -> Targets:
+        """For groups of many nodes: bounds by relaxation, and whole numbers beside its solution.
+
+        Args:
+            quick: whether time is short, so that only pods are counted exactly, not what is destroyed.
+        """
+        solver, found = Solver(self.program), Targets()
+        levels = [self._level(level) for level in range(len(self.problem.demand.levels))]
+        changed = self._costs("changed")
+        goal = self._weighted(levels, cost)
+        solver.relax(goal, deadline - clock(), inner=True)
+        before: List[Term] = []
+        for level, terms in enumerate(levels):
+            most = sum(self._upper(term) for term in terms)
+            charge = [(column, -cost * number) for column, number in changed] if cost else []
+            best = solver.relax([*before, *terms, *charge] if cost else terms, deadline - clock())
+            if best is not None:
+                if cost:
+                    best = solver.value(terms)
+                most = min(most, floor(best + 1e-4))
+                solver.hold(terms, most)
+            found.parts.append(Part(f"level {level}", None, most))
+            before += terms
+        for name in COSTS:
+            terms = [(column, -number) for column, number in self._costs(name)]
+            best = None if quick() else solver.relax(terms, deadline - clock())
+            found.parts.append(Part(name, None, 0 if best is None else max(0, -floor(best + 1e-4))))
+            if best is not None:
+                solver.hold(terms, floor(best + 1e-4))
+        solver.release()
+        pods = [column for _group, _shape, column in self.pods]
+        solver.confine([*pods, *self.single.values(), *self.gangs.values()])
+        answer = solver.maximise(goal, max(0.2, deadline - clock()), 1e-5, whole=False)
+        if answer.values is not None:
+            self._read(answer.values, found)
+        return found
+
+    def _weighted(self, levels: Sequence[Sequence[Term]], cost: float) -> List[Term]:
+        """All parts of the objective in one, each much heavier than the next: a start for the rest."""
+        found = [
+            (column, -weight * number)
+            for name, weight in zip(COSTS, (0.05, 0.01, 0.001))
+            for column, number in self._costs(name)
+        ]
+        found += [(column, -cost * number) for column, number in self._costs("changed")]
+        weight = 1.0
+        for terms in reversed(levels):
+            found += [(column, weight * number) for column, number in terms]
+            weight *= 100
         return found
 
     def _least(
@@ -237,12 +290,9 @@ class Model:
     def _whole_now(self, number: int) -> int:
         return sum(self.problem.classes[name].whole for name in self.problem.sites[number].classes)
 
-    def _add_numbers(self, wanted: Dict[int, Tuple[int, int]]) -> None:
+    def _add_numbers(self, wanted: Dict[int, int]) -> None:
         for shape, terms in self._placed.items():
-            least, most = wanted.get(shape, (0, 0))
-            self.program.at_most(terms, most)
-            if least:
-                self.program.at_least(terms, least)
+            self.program.at_most(terms, wanted.get(shape, 0))
 
     def _add_demand(self) -> None:
         program, demand = self.program, self.problem.demand
@@ -257,7 +307,7 @@ class Model:
                 for shape, _level, count in form.members:
                     wanted[shape].append((column, -count))
         for shape, terms in self._placed.items():
-            program.equals([*terms, *_merged(wanted[shape])], 0)
+            program.at_least([*terms, *_merged(wanted[shape])], 0)
 
     def _level(self, level: int) -> List[Term]:
         terms: List[Term] = [(column, 1) for (_s, own), column in self.single.items() if own == level]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
 
@@ -94,15 +95,12 @@ class Geometry:
         self._fills: Dict[object, List[Counts]] = {}
         self._options: Dict[object, Tuple[Option, ...]] = {}
         self._targets: Dict[object, Optional[Target]] = {}
-        self._held: Dict[Kind, Option] = {}
+        self._names: Dict[int, FrozenSet[str]] = {}
 
-    def as_is(self, kind: Kind) -> Option:
-        """The GPU as it stands."""
-        found = self._held.get(kind)
-        if found is None:
-            found = Option(self.counts(kind.offers), touched=0, room=room_of(kind.catalog, _taken(kind)))
-            self._held[kind] = found
-        return found
+    def as_is(self, kind: Kind, every: bool = True) -> Option:
+        """The GPU as it stands; with ``every`` with the room that it leaves."""
+        room = room_of(kind.catalog, _taken(kind)) if every else 0
+        return Option(self.counts(kind.offers), touched=0, room=room)
 
     def options(self, number: int, kind: Kind, rules: Rules, every: bool) -> Tuple[Option, ...]:
         """The ways to change it that no other one beats.
@@ -114,7 +112,10 @@ class Geometry:
         key = (number, rules, every)
         found = self._options.get(key)
         if found is None:
-            found = self._options[key] = self._find(kind, rules, every)
+            same = (number, rules.creatable & self._offered(kind.catalog), rules.mode, every)
+            if same not in self._options:
+                self._options[same] = self._find(kind, rules, every)
+            found = self._options[key] = self._options[same]
         return found
 
     def cheapest(self, number: int, kind: Kind, rules: Rules, wanted: Counts) -> Optional[Target]:
@@ -126,6 +127,14 @@ class Geometry:
         if key not in self._targets:
             self._targets[key] = self._target(kind, rules.creatable, wanted)
         return self._targets[key]
+
+    def _offered(self, catalog: Catalog) -> FrozenSet[str]:
+        """Resources that the catalog's GPUs could ever offer."""
+        found = self._names.get(id(catalog))
+        if found is None:
+            found = frozenset([GPU_RESOURCE, *(mig_resource(o.profile) for o in catalog.profiles)])
+            self._names[id(catalog)] = found
+        return found
 
     def _find(self, kind: Kind, rules: Rules, every: bool) -> Tuple[Option, ...]:
         if kind.frozen or not kind.capable or kind.held:
@@ -162,7 +171,7 @@ class Geometry:
         kinds = [o for o in catalog.profiles if mig_resource(o.profile) in creatable]
         there = Counter(own.profile for own in base)
         limits = tuple(sorted((str(p), n) for p, n in there.items() if _limited(catalog, p)))
-        key = (id(catalog), taken, creatable, limits, every)
+        key = (id(catalog), taken, creatable & self._offered(catalog), limits, every)
         found = self._fills.get(key)
         if found is None:
             found = self._fills[key] = self._enumerate(catalog, kinds, taken, there, every)
@@ -292,24 +301,46 @@ def _allowed(catalog: Catalog, counts: Counts, profiles: Dict[int, Profile], the
 
 def _maximal(found: Iterable[Counts], limited: FrozenSet[int]) -> set[Counts]:
     """Those that no other one contains; one that needs more of what is limited does not count as better."""
-    kept: List[Counts] = []
+    kept: Dict[Counts, List[int]] = {}
+    result = set()
     for counts in sorted(found, key=sum, reverse=True):
-        if not any(
-            all(a >= b for a, b in zip(other, counts)) and all(other[at] == counts[at] for at in limited)
-            for other in kept
-        ):
-            kept.append(counts)
-    return set(kept)
+        packed = _packed(counts)
+        rivals = kept.setdefault(tuple(counts[at] for at in sorted(limited)), [])
+        if not _contained(packed, rivals, _guard(len(counts))):
+            rivals.append(packed)
+            result.add(counts)
+    return result
 
 
 def _unbeaten(options: Sequence[Option]) -> Tuple[Option, ...]:
     kept: List[Option] = []
+    rivals: Dict[Tuple[int, int], List[int]] = {}
     for option in sorted(options, key=lambda o: (-sum(o.offers), o.cost, o.offers)):
-        if not any(
-            all(a >= b for a, b in zip(other.offers, option.offers))
-            and other.destroyed <= option.destroyed
-            and other.mode <= option.mode
-            for other in kept
-        ):
+        packed = _packed(option.offers)
+        cheaper = [
+            other
+            for (destroyed, mode), others in rivals.items()
+            if destroyed <= option.destroyed and mode <= option.mode
+            for other in others
+        ]
+        if not _contained(packed, cheaper, _guard(len(option.offers))):
+            rivals.setdefault((option.destroyed, option.mode), []).append(packed)
             kept.append(option)
     return tuple(kept)
+
+
+_FIELD = 8  # bits per count; the highest stays clear, so that one subtraction compares all counts at once
+
+
+def _packed(counts: Counts) -> int:
+    return int.from_bytes(bytes(counts), "little")
+
+
+@lru_cache(maxsize=None)
+def _guard(width: int) -> int:
+    return sum(1 << (_FIELD * at + _FIELD - 1) for at in range(width))
+
+
+def _contained(packed: int, others: Sequence[int], guard: int) -> bool:
+    """Whether one of the others has at least as many of everything."""
+    return any((other | guard) - packed & guard == guard for other in others)

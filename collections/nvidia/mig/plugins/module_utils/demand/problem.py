@@ -87,6 +87,9 @@ class Problem:
         self.pods = self._count()
         self.classes: List[Choices] = []
         self.sites: List[Site] = []
+        self._tops = [max((own[at] for own in self.demands), default=0) for at in range(len(self.needs))]
+        self._most: List[Counts] = []  # by class, of each resource the most that a GPU could offer
+        self._held: Dict[object, Tuple[int, ...]] = {}
         self._classes: Dict[Choices, int] = {}
         self._class_of: Dict[Tuple[int, Rules, bool], int] = {}
         self._admitted: Dict[object, Tuple[int, ...]] = {}
@@ -126,13 +129,13 @@ class Problem:
 
     def refine(self, every: bool) -> None:
         """Take the options anew; with ``every`` also those that offer less, for the room that they leave."""
-        self._classes, self.classes, self._class_of = {}, [], {}
+        self._classes, self.classes, self._class_of, self._most = {}, [], {}, []
         for site in self.sites:
             site.classes = [self._class(gpu, site, every) for gpu in site.node.gpus]
 
     def fits(self, shape: int, free: Sequence[int]) -> int:
         """How many pods of the shape the free resources can take."""
-        return min(have // need for need, have in zip(self.demands[shape], free) if need)
+        return min([have // need for need, have in zip(self.demands[shape], free) if need])
 
     def _filled(self, group: Group) -> Group:
         counts: Counter[int] = Counter()
@@ -167,21 +170,24 @@ class Problem:
             (),
         )
         site.classes = [self._class(gpu, site, False) for gpu in node.gpus]
-        most = [0] * len(self.resources)
-        for number in site.classes:
-            choices = self.classes[number]
-            for at in range(len(most)):
-                most[at] += max(
-                    choices.as_is.offers[at], max((o.offers[at] for o in choices.options), default=0)
-                )
-        site.most = tuple(most)
-        site.shapes = tuple(
-            shape
-            for shape in admitted
-            if all(need <= have for need, have in zip(self.devices[shape], most))
-            and all(need <= have for need, have in zip(self.demands[shape], site.free))
-        )
+        mosts = [self._most[number] for number in site.classes]
+        site.most = tuple(map(sum, zip(*mosts))) if mosts else (0,) * len(self.resources)
+        site.shapes = self._held_by(admitted, site.most)
+        if any(have < top for have, top in zip(site.free, self._tops)):
+            site.shapes = tuple([shape for shape in site.shapes if self.fits(shape, site.free)])
         return site
+
+    def _held_by(self, admitted: Tuple[int, ...], most: Counts) -> Tuple[int, ...]:
+        """Of these shapes, those for which so many devices of each kind are enough."""
+        key = (admitted, most)
+        found = self._held.get(key)
+        if found is None:
+            found = self._held[key] = tuple(
+                shape
+                for shape in admitted
+                if all(need <= have for need, have in zip(self.devices[shape], most))
+            )
+        return found
 
     def _admit(self, node: Node) -> Tuple[int, ...]:
         signature = (
@@ -218,13 +224,15 @@ class Problem:
         if found is None:
             kind = self.fleet.kind(gpu)
             choices = Choices(
-                self.geometry.as_is(kind),
+                self.geometry.as_is(kind, every),
                 self.geometry.options(gpu.kind, kind, site.rules, every),
                 not kind.mig,
             )
             found = self._classes.setdefault(choices, len(self.classes))
             if found == len(self.classes):
                 self.classes.append(choices)
+                offers = [choices.as_is.offers, *(option.offers for option in choices.options)]
+                self._most.append(tuple(map(max, zip(*offers))))
             self._class_of[key] = found
         return found
 
@@ -237,10 +245,10 @@ class Problem:
         ]
 
     def _tightness(self, site: Site, scale: Sequence[float]) -> int:
-        """How short the node is of CPU and the like, against what its devices could use: 0 (plenty) to 4."""
+        """How short the node is of CPU and the like, against what its devices could use: 0 (plenty) to 2."""
         devices = max(site.most, default=0) or 1
         ratio = min(have / (own * devices) for have, own in zip(site.free, scale) if own)
-        return next((step for step, least in enumerate((2.0, 1.0, 0.5, 0.25)) if ratio >= least), 4)
+        return next((step for step, least in enumerate((1.5, 0.5)) if ratio >= least), 2)
 
 
 def _vector(pairs: Sequence[Tuple[str, int]], names: Sequence[str]) -> Tuple[int, ...]:

@@ -34,9 +34,6 @@ class Program:
     def at_least(self, terms: Sequence[Term], lower: float) -> None:
         self.rows.append((lower, None, terms))
 
-    def equals(self, terms: Sequence[Term], value: float) -> None:
-        self.rows.append((value, value, terms))
-
 
 @dataclass(frozen=True)
 class Answer:

@@ -25,6 +25,10 @@ class Solver:
     def __init__(self, program: Program) -> None:
         self.width = len(program.uppers)
         self._last: Any = None
+        self._relaxed: Any = None
+        self._rows = len(program.rows)
+        self._uppers = numpy.array(program.uppers)
+        self._all = numpy.arange(self.width, dtype=numpy.int32)
         self._highs: Any = highspy.Highs()
         self._set("output_flag", False)
         self._set("threads", 1)
@@ -38,23 +42,62 @@ class Solver:
             gap: relative; how far from the optimum is good enough.
             whole: every coefficient is a whole number, so a bound less than one away proves the optimum.
         """
-        costs = numpy.zeros(self.width)
-        for column, coefficient in terms:
-            costs[column] += coefficient
+        self._aim(terms, seconds)
         highs = self._highs
-        highs.changeColsCost(self.width, numpy.arange(self.width, dtype=numpy.int32), costs)
-        self._set("time_limit", highs.getRunTime() + max(seconds, 0.01))
+        self._set("solve_relaxation", False)
         self._set("mip_rel_gap", gap)
         self._set("mip_abs_gap", 0.99 if whole else 1e-6)
         if self._last is not None:
             highs.setSolution(self._last)
         highs.run()
         info = highs.getInfo()
-        bound = info.mip_dual_bound
         if info.primal_solution_status != int(highspy.SolutionStatus.kSolutionStatusFeasible):
-            return Answer(None, bound)
+            return Answer(None, info.mip_dual_bound)
         self._last = highs.getSolution()
-        return Answer([int(round(value)) for value in self._last.col_value], bound)
+        return Answer([int(round(value)) for value in self._last.col_value], info.mip_dual_bound)
+
+    def relax(self, terms: Sequence[Term], seconds: float, inner: bool = False) -> Optional[float]:
+        """The best that there could be if columns need not be whole; None: out of time.
+
+        Args:
+            inner: by an interior point method, which is the fastest from nothing; else from where the last
+                call ended, which is the fastest if little has changed.
+        """
+        # A relaxation counts the time of all that ran before, a program that of its own run.
+        self._aim(terms, max(seconds, 0.01) + self._highs.getRunTime())
+        self._set("solve_relaxation", True)
+        self._set("solver", "ipm" if inner else "simplex")
+        self._highs.run()
+        self._set("solver", "choose")
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        self._relaxed = numpy.array(self._highs.getSolution().col_value)
+        return float(self._highs.getInfo().objective_function_value)
+
+    def value(self, terms: Sequence[Term]) -> float:
+        """What the terms come to in the solution of `relax`."""
+        return float(sum(coefficient * self._relaxed[column] for column, coefficient in terms))
+
+    def release(self) -> None:
+        """Forget what was held."""
+        rows = self._highs.getNumRow()
+        if rows > self._rows:
+            self._highs.deleteRows(rows - self._rows, numpy.arange(self._rows, rows, dtype=numpy.int32))
+
+    def confine(self, free_below: Sequence[int]) -> None:
+        """From now on every column stays beside what `relax` found last; ``free_below`` may also be less."""
+        lower = numpy.floor(self._relaxed + 1e-6)
+        upper = numpy.minimum(self._uppers, numpy.ceil(self._relaxed - 1e-6))
+        lower = numpy.minimum(lower, upper)
+        lower[numpy.array(free_below, dtype=numpy.int32)] = 0
+        self._highs.changeColsBounds(self.width, self._all, lower, upper)
+
+    def _aim(self, terms: Sequence[Term], seconds: float) -> None:
+        costs = numpy.zeros(self.width)
+        for column, coefficient in terms:
+            costs[column] += coefficient
+        self._highs.changeColsCost(self.width, self._all, costs)
+        self._set("time_limit", max(seconds, 0.01))
 
     def hold(self, terms: Sequence[Term], lower: float) -> None:
         """From now on the terms come to at least ``lower``."""

@@ -277,6 +277,11 @@ class Spread:
                 room = min(room, have // need)
         return room
 
+    def ease(self, number: int) -> float:
+        """How much of what is scarce the site has left."""
+        place = self.places[number]
+        return min(have / top for have, top in zip(place.free, self._scale)) * (1 + sum(place.spare))
+
     def _ease(self, place: Place) -> float:
         return min(have / top for have, top in zip(place.free, self._scale)) / (sum(place.spare) or 1)
 
