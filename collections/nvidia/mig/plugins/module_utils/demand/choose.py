@@ -65,9 +65,7 @@ def choose(problem: Problem, clock: Callable[[], float], deadline: float, cost: 
         left = spread.fill(Counter(dict(enumerate(problem.pods))))
         return _admitted(problem, spread, targets, exact)
     left = spread.carry_out(groups, targets)
-    asked = sum(targets.single.values()) + sum(form.pods * n for form, n in targets.gangs.items())
-    if left and sum(left.values()) > gap * asked:
-        left = _repair(problem, spread, left, targets, clock, deadline)
+    left = _repair(problem, spread, left, targets, clock, deadline, gap)
     if left:
         # Room that the lost pods leave can serve others.
         placed = Counter[int]()
@@ -94,15 +92,18 @@ def _repair(
     targets: Targets,
     clock: Callable[[], float],
     deadline: float,
+    gap: float,
 ) -> Counter[int]:
     """Plan some nodes anew, exactly, so that what is left, or is worth more than others, finds a place."""
     order = sorted(
         (n for n, site in enumerate(problem.sites) if any(shape in left for shape in site.shapes)),
         key=lambda n: -spread.ease(n),
     )
-    worth = _worths(problem, targets)
+    lowest = _lowest(targets)
+    last = len(problem.demand.levels) - 1
+    worth = {shape: 50 ** min(3, last - level) for shape, level in lowest.items()}
     for start in range(0, len(order), _WINDOW):
-        if not left or clock() >= deadline:
+        if clock() >= deadline or _near(left, lowest, targets, gap):
             break
         window = order[start : start + _WINDOW]
         before = Counter[int]()
@@ -116,25 +117,35 @@ def _repair(
         after = Counter[int]()
         for pods in found.pods:
             after.update(pods)
-        if sum(worth[s] * n for s, n in after.items()) > sum(worth[s] * n for s, n in before.items()):
+        if sum(worth.get(s, 1) * n for s, n in after.items()) > sum(
+            worth.get(s, 1) * n for s, n in before.items()
+        ):
             spread.replace(groups, found)
             left = left + before - after
     return +left
 
 
-def _worths(problem: Problem, targets: Targets) -> Dict[int, int]:
-    """What one pod of each shape is worth: by the lowest priority of those that were chosen."""
-    lowest: Dict[int, int] = {}
+def _lowest(targets: Targets) -> Dict[int, int]:
+    """By shape, the lowest priority (as a level) of the chosen pods; what is lost is of that one."""
+    found: Dict[int, int] = {}
     for (shape, level), count in targets.single.items():
         if count:
-            lowest[shape] = max(level, lowest.get(shape, 0))
-    last = len(problem.demand.levels) - 1
-    found = dict.fromkeys(range(len(problem.pods)), 1)
-    found.update({shape: 50 ** min(3, last - level) for shape, level in lowest.items()})
+            found[shape] = max(level, found.get(shape, 0))
     for form, count in targets.gangs.items():
-        if count:
-            found.update({shape: 50 ** min(3, last) for shape, _level, _count in form.members})
+        for shape, _level, _count in form.members if count else ():
+            found[shape] = 0  # without one of its pods, a gang is lost
     return found
+
+
+def _near(left: Counter[int], lowest: Dict[int, int], targets: Targets, gap: float) -> bool:
+    """Whether on no level more is lost than the gap allows."""
+    lost: Counter[int] = Counter()
+    for shape, count in left.items():
+        lost[lowest.get(shape, 0)] += count
+    chosen: Counter[int] = Counter()
+    for (_shape, level), count in targets.single.items():
+        chosen[level] += count
+    return all(count <= gap * chosen[level] for level, count in lost.items())
 
 
 def _whole(problem: Problem, place: Place, number: int) -> int:

@@ -53,6 +53,12 @@ class Reasons:
         self._cost = cost
         self._found: Dict[int, Why] = {}
         self._blocked: Dict[Tuple[int, str], Optional[_Blocked]] = {}
+        self._freed: Dict[object, str] = {}
+        self._pools: Dict[Tuple[int, ...], List[Site]] = {}
+        for site in problem.sites:
+            self._pools.setdefault(site.admitted, []).append(site)
+        self._firsts: Dict[Tuple[int, ...], Dict[Tuple[object, ...], Gpu]] = {}
+        self._open = {admitted: frozenset(admitted) for admitted in self._pools}
 
     def of(self, shape: int) -> Why:
         if shape not in self._found:
@@ -79,17 +85,15 @@ class Reasons:
         for resource, _count in shape.devices:
             if not self._exists(resource):
                 return Why(f"asks for {device_name(resource)}, which no GPU here offers", True)
-        sites = [site for site in problem.sites if number in site.admitted]
+        pools = [admitted for admitted, shapes in self._open.items() if number in shapes]
+        sites = [site for admitted in pools for site in self._pools[admitted]]
         if not sites:
             return Why(f"may run on no node: {self._closed(number)}", True)
         for at, count in enumerate(problem.devices[number]):
-            if count and max(site.most[at] for site in sites) < count:
-                return Why(self._short(problem.resources[at], at, count, sites), True)
-        able = [
-            site
-            for site in sites
-            if all(need <= have for need, have in zip(problem.devices[number], site.most))
-        ]
+            if count and max([site.most[at] for site in sites]) < count:
+                return Why(self._short(problem.resources[at], at, count, pools, sites), True)
+        wanted = [(at, count) for at, count in enumerate(problem.devices[number]) if count]
+        able = [site for site in sites if all(site.most[at] >= count for at, count in wanted)]
         asked = describe_devices(shape.devices)
         if not able:
             return Why(f"asks for {asked} on one node, which no node can offer together", True)
@@ -111,7 +115,7 @@ class Reasons:
         if self._late:
             text += "; there was no time to prove that this is the best plan"
         for resource, _count in shape.devices:
-            freeing = self._freeing(resource, sites)
+            freeing = self._freeing(resource, pools)
             if freeing:
                 return Why(f"{text}. {freeing}", False)
         return Why(text, False)
@@ -140,7 +144,9 @@ class Reasons:
             for text, count in counts.most_common(3)
         )
 
-    def _short(self, resource: str, at: int, count: int, sites: Sequence[Site]) -> str:
+    def _short(
+        self, resource: str, at: int, count: int, pools: Sequence[Tuple[int, ...]], sites: Sequence[Site]
+    ) -> str:
         best = max(sites, key=lambda site: site.most[at])
         name = device_name(resource)
         if best.most[at]:
@@ -148,13 +154,13 @@ class Reasons:
                 f"asks for {count} x {name} on one node; the most that a node can offer is {best.most[at]} "
                 f"({best.node.name})"
             )
-        return self._none(resource, sites) or f"asks for {name}; nothing may offer it"
+        return self._none(resource, pools, sites) or f"asks for {name}; nothing may offer it"
 
-    def _none(self, resource: str, sites: Sequence[Site]) -> str:
+    def _none(self, resource: str, pools: Sequence[Tuple[int, ...]], sites: Sequence[Site]) -> str:
         """Why no GPU of these nodes can offer even one."""
         problem = self.problem
         name = device_name(resource)
-        freeing = self._freeing(resource, sites)
+        freeing = self._freeing(resource, pools)
         if freeing:
             return f"asks for {name}: {freeing[0].lower()}{freeing[1:]}"
         for site in sites:
@@ -171,26 +177,39 @@ class Reasons:
                     return f"asks for {name}: {gpu} would have to change its MIG mode, which a bound forbids"
         return f"asks for {name}, which no GPU of the nodes that it may run on offers"
 
-    def _freeing(self, resource: str, sites: Sequence[Site]) -> str:
+    def _freeing(self, resource: str, pools: Sequence[Tuple[int, ...]]) -> str:
         """The GPU on which the fewest instances must become free, and the pods in them."""
+        key = (resource, *pools)
+        if key not in self._freed:
+            self._freed[key] = self._find_freeing(resource, pools)
+        return self._freed[key]
+
+    def _first(self, admitted: Tuple[int, ...]) -> Dict[Tuple[object, ...], Gpu]:
+        """The first GPU of each kind under each bound, of the nodes that admit these shapes."""
+        found = self._firsts.get(admitted)
+        if found is None:
+            found = self._firsts[admitted] = {}
+            for site in self._pools[admitted]:
+                bound = self.problem.bounds.limits[site.node.name].key
+                for gpu in site.node.gpus:
+                    found.setdefault((gpu.kind, *bound), gpu)
+        return found
+
+    def _find_freeing(self, resource: str, pools: Sequence[Tuple[int, ...]]) -> str:
         problem = self.problem
         best: Optional[Tuple[int, Gpu, _Blocked]] = None
         products: List[str] = []
-        for site in sites:
-            limits = problem.bounds.limits[site.node.name]
-            if limits.frozen or (
-                limits.profiles is not None and resource not in limits.profiles | {GPU_RESOURCE}
-            ):
+        for gpu in [gpu for admitted in pools for gpu in self._first(admitted).values()]:
+            limits = problem.bounds.limits[gpu.node]
+            allowed = limits.profiles is None or resource in limits.profiles | {GPU_RESOURCE}
+            blocked = self._block(gpu.kind, resource) if allowed and not limits.frozen else None
+            if blocked is None:
                 continue
-            for gpu in site.node.gpus:
-                blocked = self._block(gpu.kind, resource)
-                if blocked is None:
-                    continue
-                product = short_product(problem.fleet.kind(gpu).catalog.product)
-                if product not in products:
-                    products.append(product)
-                if best is None or len(blocked.held) < best[0]:
-                    best = (len(blocked.held), gpu, blocked)
+            product = short_product(problem.fleet.kind(gpu).catalog.product)
+            if product not in products:
+                products.append(product)
+            if best is None or len(blocked.held) < best[0]:
+                best = (len(blocked.held), gpu, blocked)
         if best is None:
             return ""
         _number, gpu, blocked = best

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import combinations
 from typing import Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
 
@@ -336,7 +336,7 @@ def _packed(counts: Counts) -> int:
     return int.from_bytes(bytes(counts), "little")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _guard(width: int) -> int:
     return sum(1 << (_FIELD * at + _FIELD - 1) for at in range(width))
 

@@ -29,7 +29,8 @@ class Solver:
         self._rows = len(program.rows)
         self._uppers = numpy.array(program.uppers)
         self._all = numpy.arange(self.width, dtype=numpy.int32)
-        self._highs: Any = highspy.Highs()
+        make: Any = highspy.Highs
+        self._highs = make()
         self._set("output_flag", False)
         self._set("threads", 1)
         self._highs.passModel(_model(program))
