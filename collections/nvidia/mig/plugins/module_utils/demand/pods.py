@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.where import Where, parse_where
@@ -76,7 +76,7 @@ class Demand:
         self.shape_of: List[int] = []
         self._read: Dict[str, Union[int, str]] = {}
         self._numbers: Dict[Shape, int] = {}
-        priorities: List[int] = []
+        priorities: List[Optional[int]] = []  # None: the pod is refused
         gangs: Dict[Tuple[str, str], List[int]] = {}
         alone: List[int] = []
         seen: Dict[str, int] = {}
@@ -92,9 +92,11 @@ class Demand:
                 shape = self._shape(raw)
             except MigError as error:
                 self._refuse(position, name, str(error))
+                priorities.append(None)
                 continue
             except (KeyError, TypeError, AttributeError):
                 self._refuse(position, f"pods[{position}]", "namespace or name is missing")
+                priorities.append(None)
                 continue
             self.named.append(name)
             self.shape_of.append(shape)
@@ -102,10 +104,10 @@ class Demand:
             if gang is None:
                 alone.append(position)
             else:
-                gangs.setdefault((raw["namespace"], str(gang)), []).append(position)
-        self.levels = tuple(sorted(set(priorities), reverse=True))
+                gangs.setdefault((str(raw["namespace"]), str(gang)), []).append(position)
+        self.levels = tuple(sorted({p for p in priorities if p is not None}, reverse=True))
         at = {priority: level for level, priority in enumerate(self.levels)}
-        self.level_of = [at[priority] for priority in priorities]
+        self.level_of = [-1 if priority is None else at[priority] for priority in priorities]
         self.gangs = self._whole(pods, gangs)
         self.single: Dict[Tuple[int, int], List[int]] = {}
         shapes, levels, refused = self.shape_of, self.level_of, self.refused
@@ -152,7 +154,7 @@ class Demand:
         for position in list(self.refused):
             raw = pods[position]
             gang = raw.get("gang") if isinstance(raw, Mapping) else None
-            for other in gangs.pop((raw.get("namespace"), str(gang)), ()) if gang is not None else ():
+            for other in gangs.pop((str(raw.get("namespace")), str(gang)), ()) if gang is not None else ():
                 self.refused[other] = f"{self.named[position]} of its gang cannot be planned"
         return gangs
 
