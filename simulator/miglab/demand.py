@@ -26,7 +26,7 @@ class Mix:
         whole_free: part that are whole and free; the others are in MIG mode.
         busy: part of the instances that a pod holds.
         selective: part of the pods' kinds with a node selector.
-        several: part of the kinds that ask for several devices of one node.
+        several: part of the kinds that ask for several MIG devices of one node.
         ganged: part of the pods that belong to a gang.
         kinds: how many kinds of pods there are.
         layouts: how many layouts of each model are in use.
@@ -37,7 +37,7 @@ class Mix:
     whole_free: float = 0.1
     busy: float = 0.6
     selective: float = 0.3
-    several: float = 0.1
+    several: float = 0.04
     ganged: float = 0.05
     kinds: int = 120
     layouts: int = 6
@@ -196,7 +196,7 @@ def _kind(
     plain = [profile for profile in offers[model] if not any(mark in profile["name"] for mark in "+-")]
     several = random.random() < mix.several
     if random.random() < 0.12:
-        count = random.choice((2, 4, 8)) if several else 1
+        count = random.choice((1, 1, 2, 4, 8))
         devices, slices = {"nvidia.com/gpu": count}, 7 * count
     else:
         # Small ones are asked for more often.

@@ -11,17 +11,17 @@ short_description: Plan which GPUs to partition anew for pending pods
 version_added: 0.1.0
 author: MIG provisioning toolkit maintainers (@nvidia)
 description:
-  - From nodes as they are and pods that wait, it plans new layouts with which the most valuable set of these pods
-    can run, and tells which pods that are, where, which others are left and why.
+  - From nodes as they are and pods that wait, it plans new layouts with which the most valuable set of
+    these pods can run, and tells which pods that are, where, which others are left and why.
   - It is a calculation. It looks at nothing and changes nothing.
-  - The most valuable set has the most pods of the highest priority, then of the next, and so on. Of all plans
-    for such a set, it takes one that destroys the fewest free instances, then changes the fewest GPUs, then the
-    fewest MIG modes; then one that leaves the most room for big profiles.
-  - An instance that a pod or a process holds is never moved or removed. Pods that can take a free device that is
-    there already need no change and cause none.
+  - The most valuable set has the most pods of the highest priority, then of the next, and so on. Of all
+    plans for such a set, it takes one that destroys the fewest free instances, then changes the fewest
+    GPUs, then the fewest MIG modes; then one that leaves the most room for big profiles.
+  - An instance that a pod or a process holds is never moved or removed. Pods that can take a free device
+    that is there already need no change and cause none.
   - Input that is wrong is told in RV(problems) and passed over, never fatal to the rest.
-  - Only nodes with the MIG strategy V(mixed) get new layouts. Resources are named as device plugins from 0.20
-    on name them, such as C(nvidia.com/mig-1g.10gb.me) for V(1g.10gb+me).
+  - Only nodes with the MIG strategy V(mixed) get new layouts. Resources are named as device plugins from
+    0.20 on name them, such as C(nvidia.com/mig-1g.10gb.me) for V(1g.10gb+me).
 requirements:
   - highspy (Python package, on the host where the module runs; usually the control node)
 options:
@@ -30,13 +30,15 @@ options:
       - The nodes. Other keys than those below are ignored.
       - V(name) of the node.
       - V(labels), V(taints) and V(unschedulable) as in the Kubernetes object. Default is none.
-      - V(free) is what pods could still request, as Kubernetes quantities by resource. It has V(cpu), V(memory)
-        and V(pods) at least. A resource that is missing there is not there.
+      - V(free) is what pods could still request, as Kubernetes quantities by resource. It has V(cpu),
+        V(memory) and V(pods) at least. A resource that is missing there is not there.
       - V(strategy) is the node's MIG strategy. Default is V(mixed).
-      - V(frozen) is a reason why no GPU of the node may change, such as a cool-down. Free devices still count.
-      - V(gpus) as M(nvidia.mig.mig_info) returns them in RV(nvidia.mig.mig_info#module:gpus). Of each are needed
-        V(index), V(product), V(mig_capable), V(mig_mode), V(profiles) and V(instances), with the V(pods) and
-        V(processes) of each instance and of the GPU. V(uuid) is taken for the layout, if there is one.
+      - V(frozen) is a reason why no GPU of the node may change, such as a cool-down. Free devices still
+        count.
+      - V(gpus) as M(nvidia.mig.mig_info) returns them in RV(nvidia.mig.mig_info#module:gpus). Of each
+        are needed V(index), V(product), V(mig_capable), V(mig_mode), V(profiles) and V(instances), with
+        the V(pods) and V(processes) of each instance and of the GPU. V(uuid) is taken for the layout, if
+        there is one.
       - A GPU may have V(frozen) as well, and V(catalog), the name of an entry of O(catalogs), in place of
         V(profiles).
     type: list
@@ -58,9 +60,10 @@ options:
     description:
       - What must not happen. Each counts for the nodes that it covers, and all of them count.
       - V(name) for messages.
-      - V(nodes), a list of names, and V(labels), a mapping, say what it covers. Without them it covers all nodes.
-      - V(keep_whole) GPUs of all its nodes together stay whole (MIG mode off), and V(keep_whole_per_node) of each.
-        If fewer are whole now, none of them changes.
+      - V(nodes), a list of names, and V(labels), a mapping, say what it covers. Without them it covers
+        all nodes.
+      - V(keep_whole) GPUs of all its nodes together stay whole (MIG mode off), and
+        V(keep_whole_per_node) of each. If fewer are whole now, none of them changes.
       - V(profiles) is the list of profiles that may be created. Instances of others may stay.
       - V(keep_mode), if true, forbids a change of MIG mode.
       - V(frozen), true or a reason, forbids every change.
@@ -69,13 +72,14 @@ options:
     default: []
   catalogs:
     description:
-      - Lists of profiles as in RV(nvidia.mig.mig_info#module:gpus[].profiles), by names of your own. It saves
-        repeating them for every GPU of a big fleet.
+      - Lists of profiles as in RV(nvidia.mig.mig_info#module:gpus[].profiles), by names of your own. It
+        saves repeating them for every GPU of a big fleet.
     type: dict
     default: {}
   time_limit:
     description:
-      - After so many seconds it returns the best plan that was found, with its RV(gap). It may take a little longer.
+      - After so many seconds it returns the best plan that was found, with its RV(gap). It may take a
+        little longer.
     type: float
     default: 10
   gap:
@@ -85,8 +89,8 @@ options:
     default: 0
   change_cost:
     description:
-      - What it costs to change a GPU, in pods. A GPU is changed only if more pods than that run because of it, so
-        a higher value avoids flapping.
+      - What it costs to change a GPU, in pods. A GPU is changed only if more pods than that run because
+        of it, so a higher value avoids flapping.
       - With V(0), a GPU is changed as soon as one more pod can run.
     type: float
     default: 0

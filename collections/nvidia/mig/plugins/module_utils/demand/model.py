@@ -156,6 +156,8 @@ class Model:
             found.parts.append(Part(name, None, 0 if best is None else max(0, -floor(best + 1e-4))))
             if best is not None:
                 solver.hold(terms, floor(best + 1e-4))
+        if not solver.relaxed:
+            return found
         solver.release()
         pods = [column for _group, _shape, column in self.pods]
         solver.confine([*pods, *self.single.values(), *self.gangs.values()])
@@ -228,6 +230,7 @@ class Model:
                 program.at_most(columns, count)
         sums = [sum(problem.sites[n].free[at] for n in group.sites) for at in range(len(problem.needs))]
         wants: List[List[Term]] = [[] for dummy in problem.needs]
+        asked: List[List[Term]] = [[] for dummy in problem.resources]
         for shape in group.shapes:
             column = program.column(self._cap(group, shape))
             self.pods.append((number, shape, column))
@@ -235,6 +238,7 @@ class Model:
             for at, count in enumerate(problem.devices[shape]):
                 if count:
                     supply[at].append((column, count))
+                    asked[at].append((column, count))
             for at, need in enumerate(problem.demands[shape]):
                 if need:
                     wants[at].append((column, need))
@@ -246,7 +250,17 @@ class Model:
                 # In parts of the average pod's need, so that bytes and CPUs are numbers of one size.
                 unit = sum(need for _c, need in terms) / len(terms)
                 program.at_most([(column, need / unit) for column, need in terms], have / unit)
+        if len(group.sites) > 1:
+            self._add_portions(group, asked)
         self._whole.append((whole, moves))
+
+    def _add_portions(self, group: Group, asked: Sequence[Sequence[Term]]) -> None:
+        """What only one node can give: of portions of several devices, no more than its nodes have each."""
+        for at, terms in enumerate(asked):
+            for size in sorted({count for _column, count in terms if count > 1}):
+                portions = [(column, count // size) for column, count in terms if count >= size]
+                have = sum(self.problem.sites[number].most[at] // size for number in group.sites)
+                self.program.at_most(portions, have)
 
     def _cap(self, group: Group, shape: int) -> int:
         """The most pods of the shape that the group's nodes could hold, each node for itself."""

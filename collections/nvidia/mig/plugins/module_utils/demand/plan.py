@@ -74,7 +74,7 @@ class _Result:
     def as_dict(self) -> Dict[str, Any]:
         placed, nodes = self._placed()
         objective = self._objective()
-        gap = max((_gap(part) for part in objective["pods"]), default=0.0)
+        gap = _gap(objective["pods"])
         return {
             "changed": False,
             "nodes": nodes,
@@ -255,8 +255,15 @@ def _entry(mig: bool, devices: Sequence[Profile]) -> Dict[str, Any]:
     return {"profiles": dict(Counter(str(profile) for profile in canonical(devices)))}
 
 
-def _gap(part: Mapping[str, int]) -> float:
-    return 1 - part["placed"] / part["bound"] if part["bound"] else 0.0
+def _gap(levels: Sequence[Mapping[str, int]]) -> float:
+    """The biggest part of the pods of a priority and above that could be missing."""
+    placed = bound = 0
+    gap = 0.0
+    for level in levels:
+        placed += level["placed"]
+        bound += level["bound"]
+        gap = max(gap, 1 - placed / bound if bound else 0.0)
+    return gap
 
 
 def _some(names: Sequence[str]) -> str:

@@ -24,6 +24,8 @@ from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import (
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Demand
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import GPU_RESOURCE
 
+_MANY = 3  # devices of one kind: nodes that could give so many to one pod are apart from the others
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -101,19 +103,23 @@ class Problem:
             self.sites.append(self._site(node))
 
     def groups(self) -> List[Group]:
-        """Sites that admit the same shapes under the same bounds and are as short of CPU and the like."""
+        """Sites that admit the same shapes under the same bounds, are as short of CPU and the like, and could
+        give as many devices to one pod."""
         found: Dict[object, Group] = {}
         scale = self._per_device()
+        big = sorted({(at, n) for own in self.devices for at, n in enumerate(own) if n >= _MANY})
         for number, site in enumerate(self.sites):
             if not site.shapes:
                 continue
-            key = (
+            key: object = (
                 site.admitted,
                 site.rules,
                 site.sets,
-                bool(site.keep_whole),
                 self._tightness(site, scale),
+                tuple(site.most[at] >= size for at, size in big),
             )
+            if site.keep_whole:
+                key = number  # a bound of each node is not one of their sum
             found.setdefault(key, Group([], ())).sites.append(number)
         for group in found.values():
             group.shapes = tuple(sorted({shape for n in group.sites for shape in self.sites[n].shapes}))

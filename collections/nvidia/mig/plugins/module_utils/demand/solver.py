@@ -75,6 +75,11 @@ class Solver:
         self._relaxed = numpy.array(self._highs.getSolution().col_value)
         return float(self._highs.getInfo().objective_function_value)
 
+    @property
+    def relaxed(self) -> bool:
+        """Whether `relax` found anything."""
+        return self._relaxed is not None
+
     def value(self, terms: Sequence[Term]) -> float:
         """What the terms come to in the solution of `relax`."""
         return float(sum(coefficient * self._relaxed[column] for column, coefficient in terms))

@@ -126,7 +126,7 @@ class Spread:
         return +Counter(pods)
 
     def _lay_several(self, group: Group, places: Sequence[Place], pool: Pool, shape: int, count: int) -> int:
-        """Pods that need several devices of one node: to the node on which the least is left beside them."""
+        """Pods that need several devices of one node: to the fewest nodes, so that little is left over."""
         problem = self.problem
         devices = problem.devices[shape]
         wanted = [at for at, number in enumerate(devices) if number]
@@ -142,51 +142,74 @@ class Spread:
                     )
                     have += best * len(gpus)
                 order.append((have, position))
-        for _have, position in sorted(order):
-            while count and self._take_several(places[position], pool, shape, devices):
-                count -= 1
-            if not count:
-                break
+        order.sort(reverse=True)
+        for borrow in (False, True):
+            for _have, position in order if count else ():
+                while count and self._take_several(places[position], pool, shape, borrow):
+                    count -= 1
         return count
 
-    def _take_several(self, place: Place, pool: Pool, shape: int, devices: Sequence[int]) -> bool:
-        problem = self.problem
-        if not problem.fits(shape, place.free):
+    def _take_several(self, place: Place, pool: Pool, shape: int, borrow: bool) -> bool:
+        """One such pod, if GPUs of the node can take options that make it possible.
+
+        Args:
+            borrow: also options that were not chosen for this class; what a GPU was to be is then lost.
+        """
+        if not self.problem.fits(shape, place.free):
             return False
+        devices = self.problem.devices[shape]
         taken: List[Tuple[int, int, Share]] = []
         for at, number in enumerate(devices):
             while place.spare[at] < number:
                 found = self._most_useful(place, pool, devices, at)
+                if found is None and borrow:
+                    found = self._borrowed(place, pool, devices, at)
                 if found is None:
                     for name, position, share in reversed(taken):
                         self._add(place, place.chosen.pop(position), -1)
                         place.open[name].append(position)
                         share.left += 1
                     return False
-                name, share = found
+                name, option, share = found
                 position = place.open[name].pop()
-                place.chosen[position] = share.option
+                place.chosen[position] = option
                 share.left -= 1
-                self._add(place, share.option, 1)
+                self._add(place, option, 1)
                 taken.append((name, position, share))
         self._lay(place, shape, 1)
         return True
 
+    def _borrowed(
+        self, place: Place, pool: Pool, devices: Sequence[int], at: int
+    ) -> Optional[Tuple[int, Option, Share]]:
+        """As `_most_useful`, with any option of the class, in place of the one that offers the least."""
+        options = {
+            name: [Share(option, 1) for option in self.problem.classes[name].options]
+            for name, gpus in place.open.items()
+            if gpus
+        }
+        found = self._most_useful(place, options, devices, at)
+        if found is None:
+            return None
+        name, option, _share = found
+        shares = [share for share in pool[name] if share.left]
+        return name, option, min(shares, key=lambda share: sum(share.option.offers))
+
     @staticmethod
     def _most_useful(
         place: Place, pool: Pool, devices: Sequence[int], at: int
-    ) -> Optional[Tuple[int, Share]]:
+    ) -> Optional[Tuple[int, Option, Share]]:
         """The class and option that bring the most of the devices that the place lacks, and little else."""
         lacks = [max(0, number - have) for number, have in zip(devices, place.spare)]
-        best: Optional[Tuple[int, Share]] = None
+        best: Optional[Tuple[int, Option, Share]] = None
         best_rank = (0, 0)
         for name, gpus in place.open.items():
-            for share in pool[name] if gpus else ():
+            for share in pool.get(name, ()) if gpus else ():
                 if share.left and share.option.offers[at]:
                     useful = sum(min(a, b) for a, b in zip(share.option.offers, lacks))
                     rank = (useful, -sum(share.option.offers))
                     if best is None or rank > best_rank:
-                        best, best_rank = (name, share), rank
+                        best, best_rank = (name, share.option, share), rank
         return best
 
     def _deal(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:

@@ -10,7 +10,7 @@ NVIDIA's k8s-device-plugin at its release tags.
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
+from functools import cache
 from typing import Any, Dict, Optional, Sequence
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile
@@ -92,7 +92,7 @@ def _mig_resource(device: Profile, plugin: Version) -> Optional[str]:
     return None  # older plugins skip compute instances smaller than their GPU instance
 
 
-@lru_cache(maxsize=None)  # a planner of a fleet asks for the same few again and again
+@cache  # a planner of a fleet asks for the same few again and again
 def mig_resource(device: Profile) -> str:
     """The extended resource of a MIG device under strategy mixed, as device plugins from 0.20 on name it."""
     return MIG_RESOURCE_PREFIX + dotted(str(device))

@@ -11,15 +11,15 @@ from typing import Any
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import Settings, plan
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import thousandths
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Placement
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import assign, parse_layout
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import parse_profile
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import (
     ComputeInstance,
     GpuIdentity,
     GpuInstance,
     GpuState,
 )
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Placement
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import parse_profile
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import outcome, plan_gpu
 from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.geometry.support import (
     A100,

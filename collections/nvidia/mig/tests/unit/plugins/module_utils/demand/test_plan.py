@@ -40,8 +40,8 @@ def test_a_second_wave_leaves_the_first_alone():
     # 2g.20gb sits at 0, 2 or 4, and all of these are held.
     assert not result["nodes"]
     assert reason(result, "b") == (
-        "asks for 2g.20gb: no A100-SXM4-80GB has 2 contiguous free slices for it; freeing n/GPU0 needs pod ml/a4 "
-        "to end"
+        "asks for 2g.20gb: no A100-SXM4-80GB has 2 contiguous free slices for it; freeing n/GPU0 needs pod "
+        "ml/a4 to end"
     )
     first = [f"1g.10gb@{start}:1 ml/a{start}" for start in (0, 1, 2, 3, 6)]
     result = planned([node("n", gpu(0, *first, model=A100_80))], [pod("b", "2g.20gb")])
