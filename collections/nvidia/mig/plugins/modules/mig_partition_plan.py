@@ -155,8 +155,8 @@ nodes:
       sample: dgx01
     layout:
       description:
-        - The new layout of the GPUs that change, as O(nvidia.mig.mig_layout#module:layout) takes it. Instances
-          in use are part of it, so that they stay.
+        - The new layout of the GPUs that change, as O(nvidia.mig.mig_layout#module:layout) takes it.
+          Instances in use are part of it, so that they stay.
       type: list
       elements: dict
       sample: [{gpus: [GPU-07fc9e5f-b365-5770-bea9-0c03aee1945a], profiles: {3g.40gb: 1, 1g.10gb: 4}}]

@@ -57,7 +57,7 @@ class Reasons:
         self._pools: Dict[Tuple[int, ...], List[Site]] = {}
         for site in problem.sites:
             self._pools.setdefault(site.admitted, []).append(site)
-        self._firsts: Dict[Tuple[int, ...], Dict[Tuple[object, ...], Gpu]] = {}
+        self._firsts: Dict[Tuple[Tuple[int, ...], ...], List[Gpu]] = {}
         self._open = {admitted: frozenset(admitted) for admitted in self._pools}
 
     def of(self, shape: int) -> Why:
@@ -184,22 +184,23 @@ class Reasons:
             self._freed[key] = self._find_freeing(resource, pools)
         return self._freed[key]
 
-    def _first(self, admitted: Tuple[int, ...]) -> Dict[Tuple[object, ...], Gpu]:
+    def _first(self, pools: Tuple[Tuple[int, ...], ...]) -> List[Gpu]:
         """The first GPU of each kind under each bound, of the nodes that admit these shapes."""
-        found = self._firsts.get(admitted)
+        found = self._firsts.get(pools)
         if found is None:
-            found = self._firsts[admitted] = {}
-            for site in self._pools[admitted]:
+            firsts: Dict[object, Gpu] = {}
+            for site in [site for admitted in pools for site in self._pools[admitted]]:
                 bound = self.problem.bounds.limits[site.node.name].key
                 for gpu in site.node.gpus:
-                    found.setdefault((gpu.kind, *bound), gpu)
+                    firsts.setdefault((gpu.kind, bound), gpu)
+            found = self._firsts[pools] = list(firsts.values())
         return found
 
     def _find_freeing(self, resource: str, pools: Sequence[Tuple[int, ...]]) -> str:
         problem = self.problem
         best: Optional[Tuple[int, Gpu, _Blocked]] = None
         products: List[str] = []
-        for gpu in [gpu for admitted in pools for gpu in self._first(admitted).values()]:
+        for gpu in self._first(tuple(pools)):
             limits = problem.bounds.limits[gpu.node]
             allowed = limits.profiles is None or resource in limits.profiles | {GPU_RESOURCE}
             blocked = self._block(gpu.kind, resource) if allowed and not limits.frozen else None

@@ -77,6 +77,7 @@ class Model:
         self.pods: List[Tuple[int, int, int]] = []  # group, shape, column
         self.single: Dict[Tuple[int, int], int] = {}
         self.gangs: Dict[Form, int] = {}
+        self._cost_terms: Dict[str, List[Term]] = {}
         self._placed: Dict[int, List[Term]] = {}  # by shape, its columns over the groups
         self._whole: List[Tuple[int, List[Term]]] = []  # by group, GPUs that are whole: a constant and terms
         for number, group in enumerate(groups):
@@ -137,7 +138,7 @@ class Model:
         levels = [self._level(level) for level in range(len(self.problem.demand.levels))]
         changed = self._costs("changed")
         goal = self._weighted(levels, cost)
-        solver.relax(goal, deadline - clock(), inner=True)
+        solver.relax(goal, deadline - clock())
         before: List[Term] = []
         for level, terms in enumerate(levels):
             most = sum(self._upper(term) for term in terms)
@@ -332,8 +333,11 @@ class Model:
         return terms
 
     def _costs(self, name: str) -> List[Term]:
-        at = COSTS.index(name)
-        return [(column, option.cost[at]) for _g, _c, option, column in self.options if option.cost[at]]
+        if not self._cost_terms:
+            for at, part in enumerate(COSTS):
+                costs = ((column, option.cost[at]) for _g, _c, option, column in self.options)
+                self._cost_terms[part] = [(column, cost) for column, cost in costs if cost]
+        return self._cost_terms[name]
 
     def _room(self) -> List[Term]:
         """What the options leave free, against what the GPUs leave as they are."""

@@ -106,10 +106,10 @@ class Geometry:
         """The ways to change it that no other one beats.
 
         Args:
-            number: the kind's, by which they are remembered.
+            number: the kind's. They are remembered by it, and by which object the rules are.
             every: also those that offer less than another at the same cost, with the room that each leaves.
         """
-        key = (number, rules, every)
+        key = (number, id(rules), every)
         found = self._options.get(key)
         if found is None:
             same = (number, rules.creatable & self._offered(kind.catalog), rules.mode, every)
@@ -123,7 +123,7 @@ class Geometry:
 
         Of equal ones: the one that leaves the most room for big profiles.
         """
-        key = (number, rules, wanted)
+        key = (number, id(rules), wanted)
         if key not in self._targets:
             self._targets[key] = self._target(kind, rules.creatable, wanted)
         return self._targets[key]

@@ -74,7 +74,7 @@ class Problem:
     Attributes:
         resources: those that are asked for, and that some GPU offers or could.
         needs: the other resources that are asked for.
-        devices, demands: of each shape, per resource and per need.
+        devices, demands: of each shape, per resource and per need; asked: the devices that are not 0.
     """
 
     def __init__(self, fleet: Fleet, demand: Demand, bounds: Bounds) -> None:
@@ -85,6 +85,7 @@ class Problem:
         self.needs = tuple(sorted({name for shape in demand.shapes for name, _n in shape.needs}))
         self.geometry = Geometry(self.resources)
         self.devices = [_vector(shape.devices, self.resources) for shape in demand.shapes]
+        self.asked = [tuple((at, n) for at, n in enumerate(own) if n) for own in self.devices]
         self.demands = [_vector(shape.needs, self.needs) for shape in demand.shapes]
         self.pods = self._count()
         self.classes: List[Choices] = []
@@ -93,7 +94,7 @@ class Problem:
         self._most: List[Counts] = []  # by class, of each resource the most that a GPU could offer
         self._held: Dict[object, Tuple[int, ...]] = {}
         self._classes: Dict[Choices, int] = {}
-        self._class_of: Dict[Tuple[int, Rules, bool], int] = {}
+        self._class_of: Dict[Tuple[int, int, bool], int] = {}
         self._admitted: Dict[object, Tuple[int, ...]] = {}
         self._wheres = list(dict.fromkeys(shape.where for shape in demand.shapes))
         self._keys = tuple(sorted({key for where in self._wheres for key in where.keys}))
@@ -189,9 +190,7 @@ class Problem:
         found = self._held.get(key)
         if found is None:
             found = self._held[key] = tuple(
-                shape
-                for shape in admitted
-                if all(need <= have for need, have in zip(self.devices[shape], most))
+                shape for shape in admitted if all(most[at] >= count for at, count in self.asked[shape])
             )
         return found
 
@@ -225,7 +224,7 @@ class Problem:
         return found
 
     def _class(self, gpu: Gpu, site: Site, every: bool) -> int:
-        key = (gpu.kind, site.rules, every)
+        key = (gpu.kind, id(site.rules), every)
         found = self._class_of.get(key)
         if found is None:
             kind = self.fleet.kind(gpu)

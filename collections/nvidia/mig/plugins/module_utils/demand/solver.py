@@ -19,6 +19,9 @@ except ImportError:
     HIGHSPY_ERROR = traceback.format_exc()
 
 
+_DUAL, _PRIMAL = 1, 4  # values of HiGHS's option simplex_strategy
+
+
 class Solver:
     """One program, solved for one objective after the other; each solution is the start of the next."""
 
@@ -46,6 +49,7 @@ class Solver:
         self._aim(terms, seconds)
         highs = self._highs
         self._set("solve_relaxation", False)
+        self._set("simplex_strategy", _DUAL)
         self._set("mip_rel_gap", gap)
         self._set("mip_abs_gap", 0.99 if whole else 1e-6)
         if self._last is not None:
@@ -57,19 +61,14 @@ class Solver:
         self._last = highs.getSolution()
         return Answer([int(round(value)) for value in self._last.col_value], info.mip_dual_bound)
 
-    def relax(self, terms: Sequence[Term], seconds: float, inner: bool = False) -> Optional[float]:
-        """The best that there could be if columns need not be whole; None: out of time.
-
-        Args:
-            inner: by an interior point method, which is the fastest from nothing; else from where the last
-                call ended, which is the fastest if little has changed.
-        """
+    def relax(self, terms: Sequence[Term], seconds: float) -> Optional[float]:
+        """The best that there could be if columns need not be whole; None: out of time."""
         # A relaxation counts the time of all that ran before, a program that of its own run.
         self._aim(terms, max(seconds, 0.01) + self._highs.getRunTime())
         self._set("solve_relaxation", True)
-        self._set("solver", "ipm" if inner else "simplex")
+        # Another objective leaves the last solution possible, so the primal method goes on from there.
+        self._set("simplex_strategy", _DUAL if self._relaxed is None else _PRIMAL)
         self._highs.run()
-        self._set("solver", "choose")
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         self._relaxed = numpy.array(self._highs.getSolution().col_value)

@@ -83,13 +83,10 @@ class Spread:
 
     def fill(self, left: Counter[int]) -> Counter[int]:
         """Lay what is left wherever devices are spare."""
-        problem = self.problem
-        for shape in sorted(left, key=self._hard_first):
-            for number, site in enumerate(problem.sites):
-                if not left[shape]:
-                    break
-                if shape in site.shapes:
-                    left[shape] -= self._lay(self.places[number], shape, left[shape])
+        for site, place in zip(self.problem.sites, self.places):
+            if any(place.spare):
+                for shape in sorted([own for own in site.shapes if left[own]], key=self._hard_first):
+                    left[shape] -= self._lay(place, shape, left[shape])
         return +left
 
     def replace(self, groups: Sequence[Group], targets: Targets) -> None:
