@@ -102,20 +102,22 @@ class Spread:
         self, group: Group, options: Dict[int, List[Tuple[Option, int]]], pods: Dict[int, int]
     ) -> Counter[int]:
         problem = self.problem
-        pool = {name: [Share(*chosen) for chosen in taken] for name, taken in options.items()}
         places = [self.places[number] for number in group.sites]
-        for place in places:
-            for name in [name for name in place.open if name not in pool]:
-                for _gpu in place.open.pop(name):
-                    self._add(place, problem.classes[name].as_is, 1)
+        pool: Pool = {}
         for name, count in group.classes.items():
-            if name in pool:
-                rest = count - sum(chosen for _option, chosen in options[name])
-                pool[name].append(Share(problem.classes[name].as_is, rest))
+            shares = [Share(*chosen) for chosen in options.get(name, ())]
+            rest = count - sum(share.left for share in shares)
+            pool[name] = [*shares, Share(problem.classes[name].as_is, rest)]
         shapes = sorted(pods, key=self._hard_first)
         several = [shape for shape in shapes if sum(problem.devices[shape]) > 1] if len(places) > 1 else []
         for shape in several:
             pods[shape] = self._lay_several(group, places, pool, shape, pods[shape])
+        for name in [name for name, shares in pool.items() if not any(share.left for share in shares[:-1])]:
+            del pool[name]
+        for place in places:
+            for name in [name for name in place.open if name not in pool]:
+                for _gpu in place.open.pop(name):
+                    self._add(place, problem.classes[name].as_is, 1)
         self._deal(places, pool, pods)
         for shape in shapes:
             if pods[shape]:
