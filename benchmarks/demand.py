@@ -2,7 +2,7 @@
 
 Usage: benchmarks/demand.py [--gpus N] [--pods N] [--seed N] [--rounds N]
 
-By default 10,000 GPUs in mixed states (8 a node, five models) and 50,000 pods, after the same demand per GPU
+By default 10,000 GPUs in mixed states (8 a node, four models) and 50,000 pods, after the same demand per GPU
 on fleets of an eighth, a quarter and half of that. Seconds are from plain data to the finished plan, the
 fastest of some rounds. The gap is proven: of the pods of a priority and above, no planner can place that part
 more.

@@ -13,7 +13,7 @@ from typing import Any
 
 from miglab import paths
 
-MODELS = ("A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB", "H200-141GB", "A30-24GB")
+MODELS = ("A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB", "H200-141GB")
 GIB = 1 << 30
 
 

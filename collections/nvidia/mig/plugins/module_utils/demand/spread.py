@@ -112,6 +112,8 @@ class Spread:
         several = [shape for shape in shapes if sum(problem.devices[shape]) > 1] if len(places) > 1 else []
         for shape in several:
             pods[shape] = self._lay_several(group, places, pool, shape, pods[shape])
+        if several:
+            self._make_up(places, pool, pods)
         for name in [name for name, shares in pool.items() if not any(share.left for share in shares[:-1])]:
             del pool[name]
         for place in places:
@@ -210,6 +212,37 @@ class Spread:
                     if best is None or rank > best_rank:
                         best, best_rank = (name, share.option, share), rank
         return best
+
+    def _make_up(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:
+        """What was lost by borrowing: from GPUs whose option nobody needs any more."""
+        problem = self.problem
+        lacks = [-sum(place.spare[at] for place in places) for at in range(len(problem.resources))]
+        for shares in pool.values():
+            for share in shares:
+                for at, number in enumerate(share.option.offers):
+                    lacks[at] -= number * share.left
+        for shape, count in pods.items():
+            for at, number in problem.asked[shape]:
+                lacks[at] += number * count
+        for name, shares in pool.items():
+            for share in list(shares):
+                offers = share.option.offers
+                while share.left and max(lacks) > 0:
+                    if any(number and lacks[at] + number > 0 for at, number in enumerate(offers)):
+                        break  # somebody needs it
+                    gain, option = max(
+                        (
+                            (sum(min(n, max(0, lack)) for n, lack in zip(own.offers, lacks)), own)
+                            for own in problem.classes[name].options
+                        ),
+                        key=lambda found: found[0],
+                        default=(0, share.option),
+                    )
+                    if not gain:
+                        break
+                    share.left -= 1
+                    shares.insert(0, Share(option, 1))
+                    lacks = [lack + old - new for lack, old, new in zip(lacks, offers, option.offers)]
 
     def _deal(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:
         """Options to nodes: the one whose pods need the most to the node that has the most left for them."""
