@@ -95,9 +95,9 @@ def demand(seed: int, pods: int, mix: Mix | None = None) -> list[dict[str, Any]]
         kind = random.choices(kinds, weights)[0]
         size = 1
         gang = None
-        if random.random() < mix.ganged / 6:
+        if random.random() < mix.ganged / 4:
             gangs += 1
-            gang, size = f"job-{gangs}", random.choice((2, 4, 4, 8, 16))
+            gang, size = f"job-{gangs}", random.choice((2, 3, 4, 8))
         priority = random.choices((1000, 100, 0), (1, 4, 10))[0]
         for _ in range(min(size, pods - len(found))):
             pod = {"namespace": f"team-{len(found) % 7}" if gang is None else "jobs", **kind}
