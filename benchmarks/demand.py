@@ -7,8 +7,8 @@ on fleets of an eighth, a quarter and half of that. Seconds are from plain data 
 fastest of some rounds. The gap is proven: of the pods of a priority and above, no planner can place that part
 more.
 The greedy planner never changes a MIG mode, so ours is also run with all modes kept; and all of it once more
-with one priority for all pods. It ends with an error if ours ever places fewer pods than the greedy one: of the
-highest priority; if these are as many, of the next; and so on.
+with one priority for all pods. It ends with an error if ours ever places fewer pods than the greedy one: of
+the highest priority; if these are as many, of the next; and so on.
 """
 
 from __future__ import annotations
@@ -103,10 +103,9 @@ def main() -> None:
     widths = [max(map(len, column)) for column in zip(*rows)]
     for line in rows:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths)))
-    print(
-        "\nratio: pods that ours places / that the greedy planner places, by priority. A pod of a high priority"
-    )
-    print("may cost several of a lower one, so add up only where all have one. torn: pods of broken gangs.")
+    print("\nratio: pods that ours places / that the greedy planner places, by priority. A pod of a high")
+    print("priority may cost several of a lower one, so add up only where all have one.")
+    print("torn: pods of broken gangs.")
 
 
 if __name__ == "__main__":
