@@ -81,7 +81,7 @@ options:
       - After so many seconds it returns the best plan that was found, with its RV(gap). It may take a
         little longer.
     type: float
-    default: 10
+    default: 30
   gap:
     description:
       - How far from the optimum is near enough, as a part of the pods. V(0.001) is one in a thousand.
@@ -308,7 +308,7 @@ def main() -> None:
             "pods": {"type": "list", "elements": "raw", "required": True},
             "bounds": {"type": "list", "elements": "raw", "default": []},
             "catalogs": {"type": "dict", "default": {}},
-            "time_limit": {"type": "float", "default": 10.0},
+            "time_limit": {"type": "float", "default": 30.0},
             "gap": {"type": "float", "default": 0.0},
             "change_cost": {"type": "float", "default": 0.0},
         },

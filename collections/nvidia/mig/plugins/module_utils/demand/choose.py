@@ -5,13 +5,13 @@
 
 First for groups of nodes, which gives a bound that no plan can beat; then for the nodes themselves. Where
 pods were lost on the way, some nodes at a time are planned anew, each for itself. Small fleets are planned
-node by node from the start, which is exact.
+node by node from the start, which is exact; those of middle size afterwards, if there is time and need.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, List, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Model, Part, Targets
@@ -20,6 +20,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import P
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
 
 _SMALL = 2000  # choices up to which every node is planned for itself from the start
+_MIDDLE = 12000  # choices up to which that is tried if the plan for groups could be better
 _WINDOW = 4  # nodes that are planned anew at a time
 
 
@@ -32,47 +33,86 @@ class Choice:
         places: by site.
         single: by (shape, level), how many pods outside gangs run.
         gangs: how many of each form run.
-        exact: every node was planned for itself.
     """
 
     parts: List[Part]
     places: List[Place]
     single: Dict[Tuple[int, int], int] = field(default_factory=dict)
     gangs: Dict[Form, int] = field(default_factory=dict)
-    exact: bool = False
 
 
 def choose(problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Choice:
     """Plan. Whatever the time, what is returned can be carried out."""
     # A plan must bring more than it costs, so what just brings it does not count.
     cost *= 1.001
-    exact = _size(problem) <= _SMALL
-    if exact:
+    if _size(problem) <= _SMALL:
         problem.refine(every=True)
-        exact = _size(problem) <= _SMALL
-        if not exact:
+        if _size(problem) > _SMALL:
             problem.refine(every=False)
-    groups = problem.alone(range(len(problem.sites))) if exact else problem.groups()
-    model = Model(problem, groups)
-    if exact:
-        targets = model.solve(clock, deadline, cost, gap)
-    else:
-        middle = (clock() + deadline) / 2
-        targets = model.solve_sums(clock, deadline, cost, lambda: clock() > middle)
+        return _each(problem, clock, deadline, cost, gap)
+    rough = _in_groups(problem, clock, deadline, cost, gap)
+    if _size(problem) > _MIDDLE or clock() >= deadline or _is_near(problem, rough, gap):
+        return rough
+    fine = _each(problem, clock, deadline, cost, gap)
+    best = fine if _reached(problem, fine) >= _reached(problem, rough) else rough
+    levels = len(problem.demand.levels)
+    known = {part.name: part.bound for part in rough.parts[:levels]}
+    best.parts = [
+        replace(part, bound=min(part.bound, known.get(part.name, part.bound))) for part in fine.parts
+    ]
+    return best
+
+
+def _each(problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Choice:
+    """Every node for itself, which is exact if there is time."""
+    groups = problem.alone(range(len(problem.sites)))
+    targets = Model(problem, groups).solve(clock, deadline, cost, gap)
     spread = Spread(problem)
+    left = spread.carry_out(groups if targets.solved else [], targets)
     if not targets.solved:
+        left = Counter(dict(enumerate(problem.pods)))
+    spread.fill(left)
+    return _admitted(problem, spread, targets)
+
+
+def _in_groups(
+    problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float
+) -> Choice:
+    """Groups of nodes by their sums, then the nodes themselves."""
+    groups = problem.groups()
+    middle = (clock() + deadline) / 2
+    targets = Model(problem, groups).solve_sums(clock, deadline, cost, lambda: clock() > middle)
+    spread = Spread(problem)
+    if targets.solved:
+        left = spread.carry_out(groups, targets)
+        left = _repair(problem, spread, left, targets, clock, deadline, gap)
+    else:
         spread.carry_out([], targets)
-        left = spread.fill(Counter(dict(enumerate(problem.pods))))
-        return _admitted(problem, spread, targets, exact)
-    left = spread.carry_out(groups, targets)
-    left = _repair(problem, spread, left, targets, clock, deadline, gap)
+        left = Counter(dict(enumerate(problem.pods)))
     if left:
         # Room that the lost pods leave can serve others.
         placed = Counter[int]()
         for place in spread.places:
             placed.update(place.pods)
         spread.fill(Counter({shape: count - placed[shape] for shape, count in enumerate(problem.pods)}))
-    return _admitted(problem, spread, targets, exact)
+    return _admitted(problem, spread, targets)
+
+
+def _reached(problem: Problem, choice: Choice) -> List[int]:
+    """Pods per level."""
+    found = [0] * len(problem.demand.levels)
+    for (_shape, level), count in choice.single.items():
+        found[level] += count
+    for form, count in choice.gangs.items():
+        for _shape, level, pods in form.members:
+            found[level] += pods * count
+    return found
+
+
+def _is_near(problem: Problem, choice: Choice, gap: float) -> bool:
+    reached = _reached(problem, choice)
+    bounds = [part.bound for part in choice.parts[: len(reached)]]
+    return all(own >= bound * (1 - gap) for own, bound in zip(reached, bounds))
 
 
 def _size(problem: Problem) -> int:
@@ -157,7 +197,7 @@ def _whole(problem: Problem, place: Place, number: int) -> int:
     return found
 
 
-def _admitted(problem: Problem, spread: Spread, targets: Targets, exact: bool) -> Choice:
+def _admitted(problem: Problem, spread: Spread, targets: Targets) -> Choice:
     """Which pods and gangs the placed shapes stand for.
 
     Those that were chosen, without the least if some were lost; then others, the highest priority first. What
@@ -192,7 +232,7 @@ def _admitted(problem: Problem, spread: Spread, targets: Targets, exact: bool) -
                 for at, number in enumerate(problem.devices[shape]):
                     place.spare[at] += number * taken
                 surplus -= taken
-    return Choice(targets.parts, spread.places, single, gangs, exact)
+    return Choice(targets.parts, spread.places, single, gangs)
 
 
 def _worth(form: Form) -> Tuple[object, ...]:

@@ -36,7 +36,7 @@ class Settings:
         change_cost: how many pods more a changed GPU must be worth.
     """
 
-    time_limit: float = 10.0
+    time_limit: float = 30.0
     gap: float = 0.0
     change_cost: float = 0.0
 

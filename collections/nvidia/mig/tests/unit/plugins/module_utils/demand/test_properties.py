@@ -23,6 +23,7 @@ pytest.importorskip("highspy")
 def in_groups(monkeypatch):
     """Plan for groups of nodes, as big fleets are."""
     monkeypatch.setattr(choose, "_SMALL", 0)
+    monkeypatch.setattr(choose, "_MIDDLE", 0)
 
 
 def cluster(seed, nodes, pods):
@@ -50,6 +51,7 @@ def test_the_bound_of_groups_is_above_what_is_exact(seed, monkeypatch):
     exact = planned(**cluster(seed, 4, 80), time_limit=20)
     assert exact["proven"]
     monkeypatch.setattr(choose, "_SMALL", 0)
+    monkeypatch.setattr(choose, "_MIDDLE", 0)
     rough = planned(**cluster(seed, 4, 80), time_limit=3)
     first, second = exact["objective"]["pods"][0], rough["objective"]["pods"][0]
     assert second["placed"] <= first["placed"] <= second["bound"]
@@ -66,12 +68,11 @@ def test_every_plan_can_be_carried_out(seed, grouped, cost):
         {"nodes": ["n0"], "profiles": random.sample(names, 2), "keep_whole_per_node": random.randint(0, 1)},
         {"nodes": ["n1"], "keep_mode": random.random() < 0.5, "frozen": random.random() < 0.2},
     ]
-    small = choose._SMALL
-    choose._SMALL = 0 if grouped else small
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        if grouped:
+            patch.setattr(choose, "_SMALL", 0)
+            patch.setattr(choose, "_MIDDLE", 0)
         result = planned(nodes, asked, bounds=bounds, change_cost=cost)
-    finally:
-        choose._SMALL = small
     whole = {own["name"]: sum(g["mig_mode"]["current"] == "disabled" for g in own["gpus"]) for own in nodes}
     after = dict(whole)
     for own in result["nodes"]:
@@ -84,6 +85,13 @@ def test_every_plan_can_be_carried_out(seed, grouped, cost):
             assert own["name"] != "n1" or not (bounds[2]["keep_mode"] and gpu["mode_change"])
     assert sum(after.values()) >= min(bounds[0]["keep_whole"], sum(whole.values()))
     assert after["n0"] >= min(bounds[1]["keep_whole_per_node"], whole["n0"])
+
+
+def test_a_fleet_of_middle_size_gets_both(monkeypatch):
+    monkeypatch.setattr(choose, "_SMALL", 0)
+    result = planned(**cluster(5, 6, 120), time_limit=30)
+    assert result["proven"]
+    assert result["objective"]["changed"]["value"] == result["objective"]["changed"]["bound"]
 
 
 def test_the_input_is_left_as_it_was():
