@@ -101,7 +101,8 @@ class Model:
             if cost or values is None or _total(terms, values) < most:
                 charge = [(column, -cost * number) for column, number in changed] if cost else []
                 goal = [*before, *terms, *charge] if cost else terms
-                answer = solver.maximise(goal, deadline - clock(), gap, whole=not cost)
+                # Half of what is left, so that the next parts have some time, too.
+                answer = solver.maximise(goal, (deadline - clock()) / 2, gap, whole=not cost)
                 values = answer.values or values
                 if not cost and abs(answer.bound) < most:
                     most = floor(answer.bound + 1e-4)

@@ -12,7 +12,7 @@ import gc
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.bounds import read_bounds
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.choose import Choice, choose
@@ -45,7 +45,7 @@ def plan(
     nodes: Sequence[Any],
     pods: Sequence[Any],
     bounds: Sequence[Any] = (),
-    catalogs: Mapping[str, Any] = {},  # noqa: B006 (read only)
+    catalogs: Optional[Mapping[str, Any]] = None,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Dict[str, Any]:
@@ -55,7 +55,7 @@ def plan(
     collects = gc.isenabled()
     gc.disable()
     try:
-        fleet = Fleet(nodes, catalogs)
+        fleet = Fleet(nodes, catalogs or {})
         demand = Demand(pods)
         problem = Problem(fleet, demand, read_bounds(bounds, fleet, fleet.problems))
         choice = choose(problem, clock, deadline, settings.change_cost, settings.gap)

@@ -85,7 +85,7 @@ class Demand:
                 name = f"{raw['namespace']}/{raw['name']}"
                 priority = raw.get("priority") or 0
                 gang = raw.get("gang")
-                if type(priority) is not int:
+                if not isinstance(priority, int) or isinstance(priority, bool):
                     raise InputError(f"priority is {priority!r}, not a whole number")
                 if seen.setdefault(name, position) != position:
                     raise InputError("it stands twice")
