@@ -70,11 +70,9 @@ class Bounds:
     Args:
         sets: by number, how many GPUs stay whole.
         limits: by node.
-        names: by number.
     """
 
     sets: List[int] = field(default_factory=list)
-    names: List[str] = field(default_factory=list)
     limits: Dict[str, Limits] = field(default_factory=dict)
 
 
@@ -110,7 +108,6 @@ def _apply(bound: Bound, found: Bounds, fleet: Fleet, problems: List[str]) -> No
     if bound.keep_whole:
         number = len(found.sets)
         found.sets.append(min(bound.keep_whole, sum(whole_gpus(fleet, node) for node in covered)))
-        found.names.append(bound.name)
         for node in covered:
             found.limits[node.name].sets += (number,)
     for node in covered:

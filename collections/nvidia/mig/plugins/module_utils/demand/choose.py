@@ -29,7 +29,7 @@ class Choice:
     """The plan in numbers.
 
     Args:
-        parts: of the objective: what the program reached, and its bound.
+        parts: of the objective, with their bounds.
         places: by site.
         single: by (shape, level), how many pods outside gangs run.
         gangs: how many of each form run.

@@ -25,14 +25,9 @@ COSTS = ("destroyed", "changed", "mode_changes")
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the objective: what was reached, and what nobody can beat.
-
-    Args:
-        value: None if no solution was found in time.
-    """
+    """One part of the objective, and what nobody can beat."""
 
     name: str
-    value: Optional[int]
     bound: int
 
 
@@ -107,7 +102,7 @@ class Model:
                 if not cost and abs(answer.bound) < most:
                     most = floor(answer.bound + 1e-4)
             value = None if values is None else _total(terms, values)
-            found.parts.append(Part(f"level {level}", value, most))
+            found.parts.append(Part(f"level {level}", most))
             if value:
                 solver.hold(terms, value)
             before += terms
@@ -150,12 +145,12 @@ class Model:
                     best = solver.value(terms)
                 most = min(most, floor(best + 1e-4))
                 solver.hold(terms, most)
-            found.parts.append(Part(f"level {level}", None, most))
+            found.parts.append(Part(f"level {level}", most))
             before += terms
         for name in COSTS:
             terms = [(column, -number) for column, number in self._costs(name)]
             best = None if quick() else solver.relax(terms, deadline - clock())
-            found.parts.append(Part(name, None, 0 if best is None else max(0, -floor(best + 1e-4))))
+            found.parts.append(Part(name, 0 if best is None else max(0, -floor(best + 1e-4))))
             if best is not None:
                 solver.hold(terms, floor(best + 1e-4))
         if not solver.relaxed:
@@ -199,7 +194,7 @@ class Model:
                 values = answer.values or values
                 least = max(0, -floor(answer.bound + 1e-4)) if answer.bound <= 0 else 0
             value = _total(terms, values)
-            found.parts.append(Part(name, -value, min(least, -value)))
+            found.parts.append(Part(name, min(least, -value)))
             if terms:
                 solver.hold(terms, value)
         if any(values[column] for _g, _c, _o, column in self.options):

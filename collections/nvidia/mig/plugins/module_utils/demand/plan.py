@@ -59,7 +59,7 @@ def plan(
         demand = Demand(pods)
         problem = Problem(fleet, demand, read_bounds(bounds, fleet, fleet.problems))
         choice = choose(problem, clock, deadline, settings.change_cost, settings.gap)
-        return _Result(problem, choice, pods, settings).as_dict()
+        return _Result(problem, choice, settings).as_dict()
     finally:
         if collects:
             gc.enable()
@@ -68,10 +68,9 @@ def plan(
 class _Result:
     """The plan with names."""
 
-    def __init__(self, problem: Problem, choice: Choice, pods: Sequence[Any], settings: Settings) -> None:
+    def __init__(self, problem: Problem, choice: Choice, settings: Settings) -> None:
         self.problem = problem
         self.choice = choice
-        self.raw = pods
         self.settings = settings
         self.changes: List[Tuple[Site, Place, List[Change]]] = []
         for site, place in zip(problem.sites, choice.places):
