@@ -10,6 +10,7 @@ NVIDIA's k8s-device-plugin at its release tags.
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import Any, Dict, Optional, Sequence
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile
@@ -84,11 +85,17 @@ def _devices(strategy: str, gpus: Sequence[NodeGpu], plugin: Version) -> Dict[st
 def _mig_resource(device: Profile, plugin: Version) -> Optional[str]:
     """The extended resource of one MIG device under strategy mixed."""
     if plugin.at_least("0.20.0"):
-        return MIG_RESOURCE_PREFIX + dotted(str(device))
+        return mig_resource(device)
     # Profiles were matched as substrings up to 0.19, so +me and 1c devices count as the plain profile.
     if device.ci_slices is None or plugin.at_least("0.12.0"):
         return MIG_RESOURCE_PREFIX + plain(device)
     return None  # older plugins skip compute instances smaller than their GPU instance
+
+
+@cache  # a planner of a fleet asks for the same few again and again
+def mig_resource(device: Profile) -> str:
+    """The extended resource of a MIG device under strategy mixed, as device plugins from 0.20 on name it."""
+    return MIG_RESOURCE_PREFIX + dotted(str(device))
 
 
 def plain(device: Profile) -> str:

@@ -1,0 +1,368 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Groups of nodes -> an integer program, solved for one part of the objective after the other.
+
+Of each class of GPUs in a group, how many take which option; of each shape, how many of its pods run in the
+group. A group's devices, CPU and the like are summed, so what comes out is possible on a group of one node,
+and no plan can be better for a group of many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import floor
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Program, Term
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.solver import Solver
+
+COSTS = ("destroyed", "changed", "mode_changes")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the objective, and what nobody can beat."""
+
+    name: str
+    bound: int
+
+
+@dataclass
+class Targets:
+    """What the program chose.
+
+    Args:
+        options: by group and class, how many GPUs take which option; the others stay as they are.
+        pods: by group and shape.
+        single: by (shape, level), how many pods outside gangs.
+        gangs: how many of each form.
+    """
+
+    parts: List[Part] = field(default_factory=list)
+    options: List[Dict[int, List[Tuple[Option, int]]]] = field(default_factory=list)
+    pods: List[Dict[int, int]] = field(default_factory=list)
+    single: Dict[Tuple[int, int], int] = field(default_factory=dict)
+    gangs: Dict[Form, int] = field(default_factory=dict)
+    solved: bool = False
+
+
+class Model:
+    """The program of some groups."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        groups: Sequence[Group],
+        wanted: Optional[Dict[int, int]] = None,
+        whole: Optional[Callable[[int], int]] = None,
+    ) -> None:
+        """The program of these groups; with ``wanted`` of so many pods at most, by shape.
+
+        Args:
+            whole: how many GPUs are whole on a site outside of these groups; else as they are.
+        """
+        self.problem = problem
+        self.groups = groups
+        self.program = Program()
+        self.options: List[Tuple[int, int, Option, int]] = []  # group, class, option, column
+        self.pods: List[Tuple[int, int, int]] = []  # group, shape, column
+        self.single: Dict[Tuple[int, int], int] = {}
+        self.gangs: Dict[Form, int] = {}
+        self._cost_terms: Dict[str, List[Term]] = {}
+        self._placed: Dict[int, List[Term]] = {}  # by shape, its columns over the groups
+        self._whole: List[Tuple[int, List[Term]]] = []  # by group, GPUs that are whole: a constant and terms
+        for number, group in enumerate(groups):
+            self._add_group(number, group)
+        self._add_bounds(whole or self._whole_now)
+        if wanted is None:
+            self._add_demand()
+        else:
+            self._add_numbers(wanted)
+
+    def solve(self, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Targets:
+        """All parts of the objective, as far as time allows."""
+        solver = Solver(self.program)
+        found = Targets()
+        values: Optional[List[int]] = None
+        changed = self._costs("changed")
+        before: List[Term] = []
+        for level in range(len(self.problem.demand.levels)):
+            terms = self._level(level)
+            most = sum(self._upper(term) for term in terms)
+            if cost or values is None or _total(terms, values) < most:
+                charge = [(column, -cost * number) for column, number in changed] if cost else []
+                goal = [*before, *terms, *charge] if cost else terms
+                # Half of what is left, so that the next parts have some time, too.
+                answer = solver.maximise(goal, (deadline - clock()) / 2, gap, whole=not cost)
+                values = answer.values or values
+                if not cost and abs(answer.bound) < most:
+                    most = floor(answer.bound + 1e-4)
+            value = None if values is None else _total(terms, values)
+            found.parts.append(Part(f"level {level}", most))
+            if value:
+                solver.hold(terms, value)
+            before += terms
+        if values is not None:
+            values = self._least(solver, values, clock, deadline, found)
+        if values is not None:
+            self._read(values, found)
+        return found
+
+    def solve_numbers(self, seconds: float, worth: Dict[int, int]) -> Optional[Targets]:
+        """The most worthy pods that fit, whatever is destroyed; None if none was found in time."""
+        terms = [(column, worth.get(shape, 1)) for shape, own in self._placed.items() for column, _n in own]
+        answer = Solver(self.program).maximise(terms, seconds)
+        if answer.values is None:
+            return None
+        found = Targets()
+        self._read(answer.values, found)
+        return found
+
+    def solve_sums(
+        self, clock: Callable[[], float], deadline: float, cost: float, quick: Callable[[], bool]
+    ) -> Targets:
+        """For groups of many nodes: bounds by relaxation, and whole numbers beside its solution.
+
+        Args:
+            quick: whether time is short, so that only pods are counted exactly, not what is destroyed.
+        """
+        solver, found = Solver(self.program), Targets()
+        levels = [self._level(level) for level in range(len(self.problem.demand.levels))]
+        changed = self._costs("changed")
+        goal = self._weighted(levels, cost)
+        solver.relax(goal, deadline - clock())
+        before: List[Term] = []
+        for level, terms in enumerate(levels):
+            most = sum(self._upper(term) for term in terms)
+            charge = [(column, -cost * number) for column, number in changed] if cost else []
+            best = solver.relax([*before, *terms, *charge] if cost else terms, deadline - clock())
+            if best is not None:
+                if cost:
+                    best = solver.value(terms)
+                most = min(most, floor(best + 1e-4))
+                solver.hold(terms, most)
+            found.parts.append(Part(f"level {level}", most))
+            before += terms
+        for name in COSTS:
+            terms = [(column, -number) for column, number in self._costs(name)]
+            best = None if quick() else solver.relax(terms, deadline - clock())
+            found.parts.append(Part(name, 0 if best is None else max(0, -floor(best + 1e-4))))
+            if best is not None:
+                solver.hold(terms, floor(best + 1e-4))
+        if not solver.relaxed:
+            return found
+        solver.release()
+        pods = [column for _group, _shape, column in self.pods]
+        solver.confine([*pods, *self.single.values(), *self.gangs.values()])
+        answer = solver.maximise(goal, max(0.2, deadline - clock()), 1e-5, whole=False)
+        if answer.values is not None:
+            self._read(answer.values, found)
+        return found
+
+    def _weighted(self, levels: Sequence[Sequence[Term]], cost: float) -> List[Term]:
+        """All parts of the objective in one, each much heavier than the next: a start for the rest."""
+        found = [
+            (column, -weight * number)
+            for name, weight in zip(COSTS, (0.05, 0.01, 0.001))
+            for column, number in self._costs(name)
+        ]
+        found += [(column, -cost * number) for column, number in self._costs("changed")]
+        weight = 1.0
+        for terms in reversed(levels):
+            found += [(column, weight * number) for column, number in terms]
+            weight *= 100
+        return found
+
+    def _least(
+        self,
+        solver: Solver,
+        values: List[int],
+        clock: Callable[[], float],
+        deadline: float,
+        found: Targets,
+    ) -> List[int]:
+        """With the same pods: destroy least, then leave the most room."""
+        for name in COSTS:
+            terms = [(column, -number) for column, number in self._costs(name)]
+            least = 0
+            if _total(terms, values):
+                answer = solver.maximise(terms, deadline - clock())
+                values = answer.values or values
+                least = max(0, -floor(answer.bound + 1e-4)) if answer.bound <= 0 else 0
+            value = _total(terms, values)
+            found.parts.append(Part(name, min(least, -value)))
+            if terms:
+                solver.hold(terms, value)
+        if any(values[column] for _g, _c, _o, column in self.options):
+            answer = solver.maximise(self._room(), deadline - clock())
+            values = answer.values or values
+        return values
+
+    def _add_group(self, number: int, group: Group) -> None:
+        problem, program = self.problem, self.program
+        base = [0] * len(problem.resources)
+        supply: List[List[Term]] = [[] for dummy in problem.resources]
+        whole = 0
+        moves: List[Term] = []
+        for name, count in group.classes.items():
+            choices = problem.classes[name]
+            for at, offered in enumerate(choices.as_is.offers):
+                base[at] += offered * count
+            whole += count * choices.whole
+            columns: List[Term] = []
+            for option in choices.options:
+                column = program.column(count)
+                columns.append((column, 1))
+                self.options.append((number, name, option, column))
+                for at, offered in enumerate(option.offers):
+                    if offered != choices.as_is.offers[at]:
+                        supply[at].append((column, choices.as_is.offers[at] - offered))
+                if option.mode:
+                    moves.append((column, -1 if choices.whole else 1))
+            if columns:
+                program.at_most(columns, count)
+        sums = [sum(problem.sites[n].free[at] for n in group.sites) for at in range(len(problem.needs))]
+        wants: List[List[Term]] = [[] for dummy in problem.needs]
+        asked: List[List[Term]] = [[] for dummy in problem.resources]
+        for shape in group.shapes:
+            column = program.column(self._cap(group, shape))
+            self.pods.append((number, shape, column))
+            self._placed.setdefault(shape, []).append((column, 1))
+            for at, count in enumerate(problem.devices[shape]):
+                if count:
+                    supply[at].append((column, count))
+                    asked[at].append((column, count))
+            for at, need in enumerate(problem.demands[shape]):
+                if need:
+                    wants[at].append((column, need))
+        for at, terms in enumerate(supply):
+            if terms:
+                program.at_most(terms, base[at])
+        for terms, have in zip(wants, sums):
+            if terms and sum(self._upper(term) for term in terms) > have:
+                # In parts of the average pod's need, so that bytes and CPUs are numbers of one size.
+                unit = sum(need for _c, need in terms) / len(terms)
+                program.at_most([(column, need / unit) for column, need in terms], have / unit)
+        if len(group.sites) > 1:
+            self._add_portions(group, asked)
+        self._whole.append((whole, moves))
+
+    def _add_portions(self, group: Group, asked: Sequence[Sequence[Term]]) -> None:
+        """What only one node can give: of portions of several devices, no more than its nodes have each."""
+        for at, terms in enumerate(asked):
+            for size in sorted({count for _column, count in terms if count > 1}):
+                portions = [(column, count // size) for column, count in terms if count >= size]
+                have = sum(self.problem.sites[number].most[at] // size for number in group.sites)
+                self.program.at_most(portions, have)
+
+    def _cap(self, group: Group, shape: int) -> int:
+        """The most pods of the shape that the group's nodes could hold, each node for itself."""
+        problem = self.problem
+        total = problem.pods[shape]
+        devices = problem.devices[shape]
+        if len(group.sites) > 1 and sum(devices) == 1:
+            return total
+        found = 0
+        for number in group.sites:
+            site = problem.sites[number]
+            if shape in site.shapes:
+                own = (
+                    min(have // need for need, have in zip(devices, site.most) if need)
+                    if any(devices)
+                    else total
+                )
+                found += min(own, problem.fits(shape, site.free))
+            if found >= total:
+                return total
+        return found
+
+    def _add_bounds(self, whole_of: Callable[[int], int]) -> None:
+        sites = self.problem.sites
+        for number, least in enumerate(self.problem.bounds.sets):
+            constant, terms = 0, []
+            for group, (whole, moves) in zip(self.groups, self._whole):
+                if number in sites[group.sites[0]].sets:
+                    constant += whole
+                    terms += moves
+            inside = {n for group in self.groups for n in group.sites}
+            others = (n for n, site in enumerate(sites) if n not in inside and number in site.sets)
+            constant += sum(whole_of(n) for n in others)
+            if terms:
+                self.program.at_least(terms, least - constant)
+        for group, (whole, moves) in zip(self.groups, self._whole):
+            least = sum(sites[number].keep_whole for number in group.sites)
+            if moves and least:
+                self.program.at_least(moves, least - whole)
+
+    def _whole_now(self, number: int) -> int:
+        return sum(self.problem.classes[name].whole for name in self.problem.sites[number].classes)
+
+    def _add_numbers(self, wanted: Dict[int, int]) -> None:
+        for shape, terms in self._placed.items():
+            self.program.at_most(terms, wanted.get(shape, 0))
+
+    def _add_demand(self) -> None:
+        program, demand = self.program, self.problem.demand
+        wanted: Dict[int, List[Term]] = {shape: [] for shape in self._placed}
+        for (shape, level), positions in demand.single.items():
+            if shape in self._placed:
+                column = self.single[shape, level] = program.column(len(positions))
+                wanted[shape].append((column, -1))
+        for form, gangs in demand.forms.items():
+            if all(shape in self._placed for shape, _level, _count in form.members):
+                column = self.gangs[form] = program.column(len(gangs))
+                for shape, _level, count in form.members:
+                    wanted[shape].append((column, -count))
+        for shape, terms in self._placed.items():
+            program.at_least([*terms, *_merged(wanted[shape])], 0)
+
+    def _level(self, level: int) -> List[Term]:
+        terms: List[Term] = [(column, 1) for (_s, own), column in self.single.items() if own == level]
+        for form, column in self.gangs.items():
+            count = sum(pods for _shape, own, pods in form.members if own == level)
+            if count:
+                terms.append((column, count))
+        return terms
+
+    def _costs(self, name: str) -> List[Term]:
+        if not self._cost_terms:
+            for at, part in enumerate(COSTS):
+                costs = ((column, option.cost[at]) for _g, _c, option, column in self.options)
+                self._cost_terms[part] = [(column, cost) for column, cost in costs if cost]
+        return self._cost_terms[name]
+
+    def _room(self) -> List[Term]:
+        """What the options leave free, against what the GPUs leave as they are."""
+        classes = self.problem.classes
+        return [(column, option.room - classes[name].as_is.room) for _g, name, option, column in self.options]
+
+    def _upper(self, term: Term) -> int:
+        return int(self.program.uppers[term[0]] * term[1])
+
+    def _read(self, values: Sequence[int], found: Targets) -> None:
+        found.solved = True
+        found.options = [{} for dummy in self.groups]
+        found.pods = [{} for dummy in self.groups]
+        for group, name, option, column in self.options:
+            if values[column]:
+                found.options[group].setdefault(name, []).append((option, values[column]))
+        for group, shape, column in self.pods:
+            if values[column]:
+                found.pods[group][shape] = values[column]
+        found.single = {key: values[column] for key, column in self.single.items()}
+        found.gangs = {form: values[column] for form, column in self.gangs.items()}
+
+
+def _total(terms: Sequence[Term], values: Sequence[int]) -> int:
+    return int(sum(number * values[column] for column, number in terms))
+
+
+def _merged(terms: Sequence[Term]) -> List[Term]:
+    found: Dict[int, float] = {}
+    for column, number in terms:
+        found[column] = found.get(column, 0) + number
+    return list(found.items())

@@ -1,0 +1,273 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pending pods and a fleet as it is -> new layouts per node, with reasons. Pure but for the solver.
+
+The clock is given, so that a test can stop it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.bounds import read_bounds
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.choose import Choice, choose
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.explain import Reasons
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.fleet import Fleet, Gpu, Kind
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.layouts import Change, changes_of
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import COSTS
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Demand, device_name
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem, Site
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, canonical
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to plan.
+
+    Args:
+        time_limit: seconds after which the best plan so far is taken.
+        gap: how far below the optimum is near enough, as a part of it.
+        change_cost: how many pods more a changed GPU must be worth.
+    """
+
+    time_limit: float = 30.0
+    gap: float = 0.0
+    change_cost: float = 0.0
+
+
+def plan(
+    nodes: Sequence[Any],
+    pods: Sequence[Any],
+    bounds: Sequence[Any] = (),
+    catalogs: Optional[Mapping[str, Any]] = None,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Dict[str, Any]:
+    """Plan. Input and result have the forms that the module mig_partition_plan documents."""
+    deadline = clock() + settings.time_limit
+    # Millions of small objects, hardly one of them in a cycle: to look for cycles takes a fifth of the time.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        fleet = Fleet(nodes, catalogs or {})
+        demand = Demand(pods)
+        problem = Problem(fleet, demand, read_bounds(bounds, fleet, fleet.problems))
+        choice = choose(problem, clock, deadline, settings.change_cost, settings.gap)
+        return _Result(problem, choice, settings).as_dict()
+    finally:
+        if collects:
+            gc.enable()
+
+
+class _Result:
+    """The plan with names."""
+
+    def __init__(self, problem: Problem, choice: Choice, settings: Settings) -> None:
+        self.problem = problem
+        self.choice = choice
+        self.settings = settings
+        self.changes: List[Tuple[Site, Place, List[Change]]] = []
+        for site, place in zip(problem.sites, choice.places):
+            moved = changes_of(problem, site, place)
+            self.changes.append((site, place, moved))
+
+    def as_dict(self) -> Dict[str, Any]:
+        placed, nodes = self._placed()
+        objective = self._objective()
+        gap = _gap(objective["pods"])
+        return {
+            "changed": False,
+            "nodes": nodes,
+            "placed": placed,
+            "unplaced": self._unplaced(gap > 0),
+            "problems": [*self.problem.fleet.problems, *self.problem.demand.problems],
+            "objective": objective,
+            "gap": round(gap, 6),
+            "proven": gap == 0,
+        }
+
+    def _chosen(self) -> Dict[int, List[int]]:
+        """Pods that run, by shape, the highest priority first; of equal ones the first that came."""
+        demand = self.problem.demand
+        found: Dict[int, List[int]] = defaultdict(list)
+        for (shape, level), count in self.choice.single.items():
+            found[shape] += demand.single[shape, level][:count]
+        for form, count in self.choice.gangs.items():
+            for members in demand.forms[form][:count]:
+                for position in members:
+                    found[demand.shape_of[position]].append(position)
+        for positions in found.values():
+            positions.sort(key=lambda position: (demand.level_of[position], position))
+        return found
+
+    def _placed(self) -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
+        demand, problem = self.problem.demand, self.problem
+        chosen = {shape: iter(positions) for shape, positions in self._chosen().items()}
+        self.running: Dict[int, str] = {}
+        placed: List[Tuple[int, str, bool]] = []
+        nodes: List[Dict[str, Any]] = []
+        for site, place, moved in self.changes:
+            here = [
+                position for shape, count in place.pods.items() for position in islice(chosen[shape], count)
+            ]
+            if not moved:
+                placed += [(position, site.node.name, False) for position in here]
+                continue
+            here.sort(key=lambda position: (demand.level_of[position], position))
+            spare = self._existing(site, moved)
+            waiting: Dict[str, List[int]] = defaultdict(list)
+            for position in here:
+                devices = demand.shapes[demand.shape_of[position]].devices
+                waits = any(spare[resource] < count for resource, count in devices)
+                for resource, count in devices:
+                    if waits:
+                        waiting[resource] += [position] * count
+                    else:
+                        spare[resource] -= count
+                placed.append((position, site.node.name, waits))
+            nodes.append(self._node(site, moved, waiting))
+        placed.sort()
+        self.running = {position: node for position, node, _waits in placed}
+        named = problem.demand.named
+        return [
+            {"pod": named[position], "node": node, "needs_change": waits} for position, node, waits in placed
+        ], nodes
+
+    def _existing(self, site: Site, moved: Sequence[Change]) -> Counter[str]:
+        """Devices that are there already and stay, free for pending pods."""
+        targets = {change.gpu: change.target for change in moved}
+        found: Counter[str] = Counter()
+        for position, gpu in enumerate(site.node.gpus):
+            offers = Counter(self.problem.fleet.kind(gpu).offers)
+            target = targets.get(position)
+            found.update(offers if target is None else offers & Counter(target.offers))
+        return found
+
+    def _node(self, site: Site, moved: Sequence[Change], waiting: Dict[str, List[int]]) -> Dict[str, Any]:
+        fleet = self.problem.fleet
+        layout: List[Dict[str, Any]] = []
+        gpus = []
+        for change in moved:
+            gpu = site.node.gpus[change.gpu]
+            entry = _entry(change.target.mig, change.target.devices)
+            same = next((own for own in layout if {**own, "gpus": 0} == {**entry, "gpus": 0}), None)
+            if same is None:
+                layout.append({"gpus": [gpu.selector], **entry})
+            else:
+                same["gpus"].append(gpu.selector)
+            gpus.append(self._gpu(gpu, fleet.kind(gpu), change, waiting))
+        return {"name": site.node.name, "layout": layout, "gpus": gpus}
+
+    def _gpu(self, gpu: Gpu, kind: Kind, change: Change, waiting: Dict[str, List[int]]) -> Dict[str, Any]:
+        target = change.target
+        named = self.problem.demand.named
+        pods: List[str] = []
+        new = Counter(target.offers) - Counter(kind.offers)
+        for resource, count in new.items():
+            pods += [named[position] for position in waiting[resource][:count]]
+            del waiting[resource][:count]
+        pods = list(dict.fromkeys(pods))
+        before = canonical(profile for instance in kind.instances for profile in instance.devices)
+        made = ", ".join(
+            f"{n} x {device_name(name)}" if n > 1 else device_name(name) for name, n in new.items()
+        )
+        reason = f"{made} for {_some(pods)}" if pods else f"{made}"
+        if target.destroyed:
+            free = "free instance goes" if target.destroyed == 1 else "free instances go"
+            reason += f"; {target.destroyed} {free}"
+        if target.mode:
+            reason += f"; its MIG mode is turned {'on' if target.mig else 'off'}"
+        return {
+            "index": gpu.index,
+            "uuid": gpu.uuid,
+            "product": kind.catalog.product,
+            "before": _entry(kind.mig, before),
+            "after": _entry(target.mig, target.devices),
+            "destroyed": target.destroyed,
+            "mode_change": bool(target.mode),
+            "pods": pods,
+            "reason": reason,
+        }
+
+    def _unplaced(self, late: bool) -> List[Dict[str, str]]:
+        demand = self.problem.demand
+        reasons = Reasons(self.problem, late, self.settings.change_cost)
+        found: Dict[int, str] = dict(demand.refused)
+        for (shape, _level), positions in demand.single.items():
+            for position in positions:
+                if position not in self.running:
+                    found[position] = reasons.of(shape).text
+        for gangs in demand.forms.values():
+            for members in gangs:
+                if members[0] not in self.running:
+                    pods = [(demand.shape_of[position], demand.named[position]) for position in members]
+                    texts = reasons.of_gang(pods)
+                    found.update({position: texts[demand.named[position]] for position in members})
+        return [{"pod": demand.named[position], "reason": found[position]} for position in sorted(found)]
+
+    def _objective(self) -> Dict[str, Any]:
+        demand = self.problem.demand
+        bounds = {part.name: part for part in self.choice.parts}
+        reached = Counter(demand.level_of[position] for position in self.running)
+        asked = Counter(demand.level_of[position] for position in self._planned())
+        pods = []
+        for level, priority in enumerate(demand.levels):
+            part = bounds.get(f"level {level}")
+            bound = asked[level] if part is None else max(part.bound, reached[level])
+            pods.append(
+                {"priority": priority, "asked": asked[level], "placed": reached[level], "bound": bound}
+            )
+        targets = [change.target for _site, _place, moved in self.changes for change in moved]
+        values = {
+            "destroyed": sum(target.destroyed for target in targets),
+            "changed": len(targets),
+            "mode_changes": sum(target.mode for target in targets),
+        }
+        found: Dict[str, Any] = {"pods": pods}
+        for name in COSTS:
+            bound = bounds[name].bound if name in bounds else 0
+            found[name] = {"value": values[name], "bound": min(bound, values[name])}
+        found["room"] = self._room()
+        return found
+
+    def _planned(self) -> List[int]:
+        demand = self.problem.demand
+        found = [position for positions in demand.single.values() for position in positions]
+        return found + [p for gangs in demand.forms.values() for members in gangs for p in members]
+
+    def _room(self) -> int:
+        fleet = self.problem.fleet
+        rooms = [self.problem.geometry.as_is(kind).room for kind in fleet.kinds]
+        found = sum(rooms[gpu.kind] for node in fleet.nodes for gpu in node.gpus)
+        for site, _place, moved in self.changes:
+            found += sum(change.target.room - rooms[site.node.gpus[change.gpu].kind] for change in moved)
+        return found
+
+
+def _entry(mig: bool, devices: Sequence[Profile]) -> Dict[str, Any]:
+    """As a layout says it."""
+    if not mig:
+        return {"mig": False}
+    return {"profiles": dict(Counter(str(profile) for profile in canonical(devices)))}
+
+
+def _gap(levels: Sequence[Mapping[str, int]]) -> float:
+    """The biggest part of the pods of a priority and above that could be missing."""
+    placed = bound = 0
+    gap = 0.0
+    for level in levels:
+        placed += level["placed"]
+        bound += level["bound"]
+        gap = max(gap, 1 - placed / bound if bound else 0.0)
+    return gap
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = [*names[:3], f"{len(names) - 3} more"] if len(names) > 4 else list(names)
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

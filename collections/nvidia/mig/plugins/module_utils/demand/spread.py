@@ -1,0 +1,358 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was chosen for groups -> what each GPU becomes and which node runs which pods, within what each has.
+
+On a group of one node nothing is left to choose. Else pods that need several devices are laid first, on the
+node that they fill best; then each node gets options by the CPU and the like that it has for them, and each
+of the other pods goes to the node that has the most left per device. What finds no place so is returned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Targets
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
+
+
+@dataclass
+class Place:
+    """One node while pods are laid on it.
+
+    Args:
+        free: per need, what is left.
+        spare: per resource, devices that no pod has.
+        open: by class, GPUs (positions on the node) for which nothing is chosen yet.
+        chosen: by position on the node, the option that the GPU takes.
+        pods: by shape.
+    """
+
+    free: List[int]
+    spare: List[int]
+    open: Dict[int, List[int]] = field(default_factory=dict)
+    chosen: Dict[int, Option] = field(default_factory=dict)
+    pods: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass
+class Share:
+    """An option of a class, and how many of the group's GPUs are still to take it."""
+
+    option: Option
+    left: int
+
+
+Pool = Dict[int, List[Share]]  # by class
+
+
+class Spread:
+    """Places of all sites; filled group by group."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.places = [self.empty(number) for number in range(len(problem.sites))]
+        most = [max((own[at] for own in problem.demands), default=0) or 1 for at in range(len(problem.needs))]
+        # The weight of a shape: the biggest part that it takes of what any shape takes.
+        self.weights = [max(need / top for need, top in zip(own, most)) for own in problem.demands]
+        self._scale = most
+
+    def empty(self, number: int) -> Place:
+        """The site as it is, without pending pods."""
+        problem, site = self.problem, self.problem.sites[number]
+        place = Place(list(site.free), [0] * len(problem.resources))
+        for position, name in enumerate(site.classes):
+            choices = problem.classes[name]
+            if choices.options:
+                place.open.setdefault(name, []).append(position)
+            else:
+                self._add(place, choices.as_is, 1)
+        return place
+
+    def carry_out(self, groups: Sequence[Group], targets: Targets) -> Counter[int]:
+        """Lay out all groups; returns the pods, by shape, that found no place."""
+        left: Counter[int] = Counter()
+        for group, options, pods in zip(groups, targets.options, targets.pods):
+            left.update(self._group(group, options, dict(pods)))
+        self._close(range(len(self.places)))
+        return self.fill(left)
+
+    def fill(self, left: Counter[int]) -> Counter[int]:
+        """Lay what is left wherever devices are spare."""
+        for site, place in zip(self.problem.sites, self.places):
+            if any(place.spare):
+                for shape in sorted([own for own in site.shapes if left[own]], key=self._hard_first):
+                    left[shape] -= self._lay(place, shape, left[shape])
+        return +left
+
+    def replace(self, groups: Sequence[Group], targets: Targets) -> None:
+        """Take over what was chosen for groups of one node each."""
+        for group in groups:
+            for number in group.sites:
+                self.places[number] = self.empty(number)
+        for group, options, pods in zip(groups, targets.options, targets.pods):
+            self._group(group, options, dict(pods))
+        self._close([number for group in groups for number in group.sites])
+
+    def _group(
+        self, group: Group, options: Dict[int, List[Tuple[Option, int]]], pods: Dict[int, int]
+    ) -> Counter[int]:
+        problem = self.problem
+        places = [self.places[number] for number in group.sites]
+        pool: Pool = {}
+        for name, count in group.classes.items():
+            shares = [Share(*chosen) for chosen in options.get(name, ())]
+            rest = count - sum(share.left for share in shares)
+            pool[name] = [*shares, Share(problem.classes[name].as_is, rest)]
+        shapes = sorted(pods, key=self._hard_first)
+        several = [shape for shape in shapes if sum(problem.devices[shape]) > 1] if len(places) > 1 else []
+        for shape in several:
+            pods[shape] = self._lay_several(group, places, pool, shape, pods[shape])
+        if several:
+            self._make_up(places, pool, pods)
+        for name in [name for name, shares in pool.items() if not any(share.left for share in shares[:-1])]:
+            del pool[name]
+        for place in places:
+            for name in [name for name in place.open if name not in pool]:
+                for _gpu in place.open.pop(name):
+                    self._add(place, problem.classes[name].as_is, 1)
+        self._deal(places, pool, pods)
+        for shape in shapes:
+            if pods[shape]:
+                pods[shape] = self._lay_out(places, group, shape, pods[shape])
+        return +Counter(pods)
+
+    def _lay_several(self, group: Group, places: Sequence[Place], pool: Pool, shape: int, count: int) -> int:
+        """Pods that need several devices of one node: to the fewest nodes, so that little is left over."""
+        problem = self.problem
+        devices = problem.devices[shape]
+        wanted = [at for at, number in enumerate(devices) if number]
+        order = []
+        for position, number in enumerate(group.sites):
+            if shape in problem.sites[number].shapes:
+                place = places[position]
+                have = sum(place.spare[at] for at in wanted)
+                for name, gpus in place.open.items():
+                    best = max(
+                        (sum(own.option.offers[at] for at in wanted) for own in pool[name] if own.left),
+                        default=0,
+                    )
+                    have += best * len(gpus)
+                order.append((have, position))
+        order.sort(reverse=True)
+        for borrow in (False, True):
+            for _have, position in order if count else ():
+                while count and self._take_several(places[position], pool, shape, borrow):
+                    count -= 1
+        return count
+
+    def _take_several(self, place: Place, pool: Pool, shape: int, borrow: bool) -> bool:
+        """One such pod, if GPUs of the node can take options that make it possible.
+
+        Args:
+            borrow: also options that were not chosen for this class; what a GPU was to be is then lost.
+        """
+        if not self.problem.fits(shape, place.free):
+            return False
+        devices = self.problem.devices[shape]
+        taken: List[Tuple[int, int, Share]] = []
+        for at, number in enumerate(devices):
+            while place.spare[at] < number:
+                found = self._most_useful(place, pool, devices, at)
+                if found is None and borrow:
+                    found = self._borrowed(place, pool, devices, at)
+                if found is None:
+                    for name, position, share in reversed(taken):
+                        self._add(place, place.chosen.pop(position), -1)
+                        place.open[name].append(position)
+                        share.left += 1
+                    return False
+                name, option, share = found
+                position = place.open[name].pop()
+                place.chosen[position] = option
+                share.left -= 1
+                self._add(place, option, 1)
+                taken.append((name, position, share))
+        self._lay(place, shape, 1)
+        return True
+
+    def _borrowed(
+        self, place: Place, pool: Pool, devices: Sequence[int], at: int
+    ) -> Optional[Tuple[int, Option, Share]]:
+        """As `_most_useful`, with any option of the class, in place of the one that offers the least."""
+        options = {
+            name: [Share(option, 1) for option in self.problem.classes[name].options]
+            for name, gpus in place.open.items()
+            if gpus
+        }
+        found = self._most_useful(place, options, devices, at)
+        if found is None:
+            return None
+        name, option, _share = found
+        shares = [share for share in pool[name] if share.left]
+        return name, option, min(shares, key=lambda share: sum(share.option.offers))
+
+    @staticmethod
+    def _most_useful(
+        place: Place, pool: Pool, devices: Sequence[int], at: int
+    ) -> Optional[Tuple[int, Option, Share]]:
+        """The class and option that bring the most of the devices that the place lacks, and little else."""
+        lacks = [max(0, number - have) for number, have in zip(devices, place.spare)]
+        best: Optional[Tuple[int, Option, Share]] = None
+        best_rank = (0, 0)
+        for name, gpus in place.open.items():
+            for share in pool.get(name, ()) if gpus else ():
+                if share.left and share.option.offers[at]:
+                    useful = sum(min(a, b) for a, b in zip(share.option.offers, lacks))
+                    rank = (useful, -sum(share.option.offers))
+                    if best is None or rank > best_rank:
+                        best, best_rank = (name, share.option, share), rank
+        return best
+
+    def _make_up(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:
+        """What was lost by borrowing: from GPUs whose option nobody needs any more."""
+        problem = self.problem
+        lacks = [-sum(place.spare[at] for place in places) for at in range(len(problem.resources))]
+        for shares in pool.values():
+            for share in shares:
+                for at, number in enumerate(share.option.offers):
+                    lacks[at] -= number * share.left
+        for shape, count in pods.items():
+            for at, number in problem.asked[shape]:
+                lacks[at] += number * count
+        for name, shares in pool.items():
+            for share in list(shares):
+                offers = share.option.offers
+                while share.left and max(lacks) > 0:
+                    if any(number and lacks[at] + number > 0 for at, number in enumerate(offers)):
+                        break  # somebody needs it
+                    gain, option = max(
+                        (
+                            (sum(min(n, max(0, lack)) for n, lack in zip(own.offers, lacks)), own)
+                            for own in problem.classes[name].options
+                        ),
+                        key=lambda found: found[0],
+                        default=(0, share.option),
+                    )
+                    if not gain:
+                        break
+                    share.left -= 1
+                    shares.insert(0, Share(option, 1))
+                    lacks = [lack + old - new for lack, old, new in zip(lacks, offers, option.offers)]
+
+    def _deal(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:
+        """Options to nodes: the one whose pods need the most to the node that has the most left for them."""
+        loads = self._loads(pods)
+        needs = range(len(self._scale))
+        work = []
+        for name, shares in pool.items():
+            for share in shares:
+                load = [sum(n * own[at] for n, own in zip(share.option.offers, loads)) for at in needs]
+                work.append((max(load), name, share, load))
+        work.sort(key=lambda item: (-item[0], item[1]))
+        left = [[have / top for have, top in zip(place.free, self._scale)] for place in places]
+        for place, own in zip(places, left):
+            for at, load in enumerate(loads):
+                for need in range(len(own)):
+                    own[need] -= place.spare[at] * load[need]
+        heaps: Dict[int, List[Tuple[float, int]]] = {}
+        for name in pool:
+            heaps[name] = [(-min(left[n]), n) for n, place in enumerate(places) if place.open.get(name)]
+            heapify(heaps[name])
+        for _weight, name, share, load in work:
+            heap = heaps[name]
+            while share.left:
+                key, number = heappop(heap)
+                now = -min(left[number])
+                if now > key + 1e-9:
+                    heappush(heap, (now, number))
+                    continue
+                place = places[number]
+                place.chosen[place.open[name].pop()] = share.option
+                self._add(place, share.option, 1)
+                for need, own_load in enumerate(load):
+                    left[number][need] -= own_load
+                share.left -= 1
+                if place.open[name]:
+                    heappush(heap, (-min(left[number]), number))
+
+    def _loads(self, pods: Dict[int, int]) -> List[List[float]]:
+        """Of each resource, what the pods to be laid need per device, in parts of the biggest need."""
+        problem = self.problem
+        sums = [[0.0] * len(self._scale) for dummy in problem.resources]
+        counts = [0] * len(problem.resources)
+        for shape, count in pods.items():
+            size = sum(problem.devices[shape]) or 1
+            for at, number in enumerate(problem.devices[shape]):
+                if number:
+                    counts[at] += number * count
+                    for need, own in enumerate(problem.demands[shape]):
+                        sums[at][need] += own / self._scale[need] * number * count / size
+        return [[own / count if count else 0.0 for own in row] for row, count in zip(sums, counts)]
+
+    def _lay_out(self, places: Sequence[Place], group: Group, shape: int, count: int) -> int:
+        """Pods of one shape, a few at a time, to the node that has the most left per spare device."""
+        problem = self.problem
+        heap = []
+        for position, number in enumerate(group.sites):
+            place = places[position]
+            if shape in problem.sites[number].shapes and self._room(place, shape):
+                heap.append((-self._ease(place), position))
+        if not heap:
+            return count
+        heapify(heap)
+        portion = max(1, count // (2 * len(heap)))
+        while heap and count:
+            _ease, position = heappop(heap)
+            place = places[position]
+            count -= self._lay(place, shape, min(portion, count))
+            if count and self._room(place, shape):
+                heappush(heap, (-self._ease(place), position))
+        return count
+
+    def _lay(self, place: Place, shape: int, most: int) -> int:
+        """Up to ``most`` pods of the shape onto the node's spare devices; returns how many."""
+        count = min(most, self._room(place, shape))
+        if count:
+            for at, number in enumerate(self.problem.devices[shape]):
+                place.spare[at] -= number * count
+            for at, need in enumerate(self.problem.demands[shape]):
+                place.free[at] -= need * count
+            place.pods[shape] += count
+        return count
+
+    def _room(self, place: Place, shape: int) -> int:
+        room = self.problem.fits(shape, place.free)
+        for need, have in zip(self.problem.devices[shape], place.spare):
+            if need:
+                room = min(room, have // need)
+        return room
+
+    def ease(self, number: int) -> float:
+        """How much of what is scarce the site has left."""
+        place = self.places[number]
+        return min(have / top for have, top in zip(place.free, self._scale)) * (1 + sum(place.spare))
+
+    def _ease(self, place: Place) -> float:
+        return min(have / top for have, top in zip(place.free, self._scale)) / (sum(place.spare) or 1)
+
+    def _hard_first(self, shape: int) -> Tuple[int, float, int]:
+        return -sum(self.problem.devices[shape]), -self.weights[shape], shape
+
+    def _close(self, numbers: Sequence[int]) -> None:
+        """GPUs for which nothing was chosen stay as they are."""
+        for number in numbers:
+            place = self.places[number]
+            for name, gpus in place.open.items():
+                for _gpu in gpus:
+                    self._add(place, self.problem.classes[name].as_is, 1)
+            place.open = {}
+
+    @staticmethod
+    def _add(place: Place, option: Option, sign: int) -> None:
+        for at, offered in enumerate(option.offers):
+            place.spare[at] += sign * offered

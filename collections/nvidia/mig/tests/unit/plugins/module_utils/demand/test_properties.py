@@ -1,0 +1,106 @@
+# Copyright: (c) the MIG provisioning toolkit maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What holds for every plan, on random fleets: `support.check` after each; and for both ways to plan."""
+
+from __future__ import annotations
+
+import copy
+from random import Random
+
+import pytest
+from ansible_collections.nvidia.mig.plugins.module_utils.demand import choose
+from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.demand.support import planned
+from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.demand.test_oracle import case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from miglab import demand
+
+pytest.importorskip("highspy")
+
+
+@pytest.fixture
+def in_groups(monkeypatch):
+    """Plan for groups of nodes, as big fleets are."""
+    monkeypatch.setattr(choose, "_SMALL", 0)
+    monkeypatch.setattr(choose, "_MIDDLE", 0)
+
+
+def cluster(seed, nodes, pods):
+    return {
+        "nodes": demand.fleet(seed, nodes, gpus=4),
+        "asked": demand.demand(seed, pods),
+        "catalogs": demand.catalogs(),
+    }
+
+
+def values(result):
+    return [own["placed"] for own in result["objective"]["pods"]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_fleet_planned_in_groups(seed, in_groups):
+    result = planned(**cluster(seed, 24, 400), time_limit=3)
+    assert result["gap"] < 0.05
+    for own in result["objective"]["pods"]:
+        assert own["placed"] <= own["bound"] <= own["asked"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bound_of_groups_is_above_what_is_exact(seed, monkeypatch):
+    exact = planned(**cluster(seed, 4, 80), time_limit=20)
+    assert exact["proven"]
+    monkeypatch.setattr(choose, "_SMALL", 0)
+    monkeypatch.setattr(choose, "_MIDDLE", 0)
+    rough = planned(**cluster(seed, 4, 80), time_limit=3)
+    first, second = exact["objective"]["pods"][0], rough["objective"]["pods"][0]
+    assert second["placed"] <= first["placed"] <= second["bound"]
+    assert values(rough) <= values(exact)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(min_value=10_000), st.booleans(), st.sampled_from((0, 0.5, 2)))
+def test_every_plan_can_be_carried_out(seed, grouped, cost):
+    random = Random(seed)
+    nodes, asked, names = case(seed)
+    bounds = [
+        {"keep_whole": random.randint(0, 2)},
+        {"nodes": ["n0"], "profiles": random.sample(names, 2), "keep_whole_per_node": random.randint(0, 1)},
+        {"nodes": ["n1"], "keep_mode": random.random() < 0.5, "frozen": random.random() < 0.2},
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        if grouped:
+            patch.setattr(choose, "_SMALL", 0)
+            patch.setattr(choose, "_MIDDLE", 0)
+        result = planned(nodes, asked, bounds=bounds, change_cost=cost)
+    whole = {own["name"]: sum(g["mig_mode"]["current"] == "disabled" for g in own["gpus"]) for own in nodes}
+    after = dict(whole)
+    for own in result["nodes"]:
+        for gpu in own["gpus"]:
+            if gpu["mode_change"]:
+                after[own["name"]] += 1 if gpu["after"] == {"mig": False} else -1
+            made = set(gpu["after"].get("profiles", {})) - set(gpu["before"].get("profiles", {}))
+            assert own["name"] != "n0" or made <= set(bounds[1]["profiles"])
+            assert own["name"] != "n1" or not bounds[2]["frozen"]
+            assert own["name"] != "n1" or not (bounds[2]["keep_mode"] and gpu["mode_change"])
+    assert sum(after.values()) >= min(bounds[0]["keep_whole"], sum(whole.values()))
+    assert after["n0"] >= min(bounds[1]["keep_whole_per_node"], whole["n0"])
+
+
+def test_a_fleet_of_middle_size_gets_both(monkeypatch):
+    monkeypatch.setattr(choose, "_SMALL", 0)
+    result = planned(**cluster(5, 6, 120), time_limit=30)
+    assert result["proven"]
+    assert result["objective"]["changed"]["value"] == result["objective"]["changed"]["bound"]
+
+
+def test_the_input_is_left_as_it_was():
+    nodes, asked, _names = case(3)
+    before = copy.deepcopy((nodes, asked))
+    planned(nodes, asked)
+    assert (nodes, asked) == before
+
+
+def test_the_same_input_gives_the_same_plan():
+    one, two = (planned(**cluster(1, 3, 60), time_limit=30) for _ in range(2))
+    assert one == two
