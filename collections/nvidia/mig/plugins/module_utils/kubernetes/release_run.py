@@ -196,7 +196,9 @@ class Run:
         except ClusterError as error:
             if denied(str(error.details.get("stderr", ""))) is None:
                 raise
-        charts_in_question = (*_OPERATOR_SWITCH, _OPERATOR)
+        # What the GPU Operator runs is no question where nothing is installed.
+        operator = () if self.params["state"] == "absent" else (_OPERATOR,)
+        charts_in_question = (*_OPERATOR_SWITCH, *operator)
         return releases_in_sight(self.helm, Api(self.params), charts_in_question, self.params["namespace"])
 
     def _namespace_is_missing(self, name: str) -> bool:
