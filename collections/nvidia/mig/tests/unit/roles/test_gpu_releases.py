@@ -15,7 +15,7 @@ from ansible_collections.nvidia.mig.tests.unit.plugins.modules.kubernetes_suppor
 )
 from ansible_collections.nvidia.mig.tests.unit.roles.plays import messages, play
 
-CONFIG, PRESENT = "nvidia.com/device-plugin.config", "nvidia.com/gpu.present"
+CONFIG = "nvidia.com/device-plugin.config"
 NAMESPACE = "gpus"
 PLUGIN, DISCOVERY = "nvidia-device-plugin", "gpu-feature-discovery"
 # With a value that the API server can be made to refuse, and no helm before it.
@@ -73,8 +73,8 @@ class Fleet:
         for node in self.api.list_node().items:
             self.api.delete_node(node.metadata.name)
 
-    def run(self, a, b, *argv, names=(), **options):
-        """The output of a run with these wishes of the two hosts."""
+    def run(self, a, b, *argv, names=(), parts=("main",), **options):
+        """The output of these parts of the role, with these wishes of the two hosts."""
         hosts = {
             host: {"mig_strategy": wish}
             if isinstance(wish, str)
@@ -85,11 +85,14 @@ class Fleet:
             hosts[host]["mig_node_name"] = name
         tasks = [
             {
-                "ansible.builtin.include_role": {"name": "nvidia.mig.gpu_releases"},
+                "ansible.builtin.import_role": {"name": "nvidia.mig.gpu_releases", "tasks_from": part},
                 "vars": {**self.options, **options},
-                "run_once": True,
+                "run_once": part != "switch",
             }
+            for part in parts
         ]
+        if "switch" in parts:
+            tasks.insert(0, {"ansible.builtin.group_by": {"key": "mig_rollout"}, "changed_when": False})
         return play(self.folder, hosts, tasks, *argv)
 
     def label(self, host):
@@ -115,18 +118,26 @@ def changes(output):
 
 def test_check_mode_and_runs_are_exact(fleet):
     for wishes in (
-        ("single", "mixed"),  # from nothing
-        (shared(2), "mixed"),  # a config more
-        (shared(4), shared(2)),  # one more, and the other for the other node
+        (shared(2), "mixed"),  # from nothing
+        (shared(4), shared(2)),  # one config more, and the other for the other node
         (shared(4), shared(4)),  # the same for all: no node needs a label
         ("none", "none"),  # one strategy for all
-        ("mixed", "single"),
     ):
         predicted, done = changes(fleet.run(*wishes, "--check")), changes(fleet.run(*wishes))
         assert predicted == done > 0
-        assert changes(fleet.run(*wishes)) == 0
-        labels, configs = {fleet.label(host) for host in "ab"} - {None}, fleet.configs()
-        assert labels <= (configs or set())
+        assert {fleet.label(host) for host in "ab"} - {None} <= (fleet.configs() or set())
+    assert changes(fleet.run(*wishes)) == 0
+
+
+def test_check_mode_tells_of_labels_that_come_and_go_within_a_run(fleet):
+    """As in the main job: the nodes switch in their turn, and in the end one strategy for all is enough."""
+    chain = {"parts": ("rollout", "switch", "main")}
+    changes(fleet.run("none", "none"))
+    predicted = changes(fleet.run("single", "single", "--check", **chain))
+    done = changes(fleet.run("single", "single", **chain))
+    # Releases, label of each node, releases again, labels away.
+    assert predicted == done == 2 + 2 + 2 + 1
+    assert fleet.label("a") is fleet.label("b") is fleet.configs() is None
 
 
 def test_a_label_waits_for_the_release_that_has_its_config(fleet):
@@ -152,13 +163,3 @@ def test_a_node_that_the_cluster_does_not_have(fleet):
     fleet.api.create_node({"metadata": {"name": "other"}})
     changes(fleet.run("single", "mixed", names={"b": "other"}))
     assert (fleet.label("a"), fleet.label("other")) == ("single", "mixed")
-
-
-def test_what_somebody_elses_node_needs_stays(fleet):
-    changes(fleet.run(shared(2), "mixed"))
-    config = fleet.label("a")
-    labels = {CONFIG: config, PRESENT: "true"}
-    fleet.api.create_node({"metadata": {"name": "alien", "labels": labels}})
-    changes(fleet.run("none", "mixed"))
-    assert fleet.api.read_node("alien").metadata.labels == labels
-    assert config in fleet.configs()
