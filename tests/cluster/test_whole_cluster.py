@@ -258,6 +258,6 @@ def test_a_new_config_reaches_its_node_by_the_release_alone(lab: Lab, mixed: Run
     for argv, count in ((("-e", json.dumps({"mig_sharing": wish})), 16), ((), 4)):
         run = lab.play("playbooks/release.yml", "-l", "t4-01", *argv)
         assert run.rc == 0, run.messages()
-        assert offered(lab, "t4-01") == {"nvidia.com/gpu": count}
+        wait(f"{count} GPUs", lambda count=count: offered(lab, "t4-01") == {"nvidia.com/gpu": count})
         again = lab.play("playbooks/release.yml", "-l", "t4-01", *argv)
         assert not any(again.changed().values()), again.changed()

@@ -194,7 +194,7 @@ def test_a_failed_installation_leaves_nothing(release, cluster, tmp_path):
 
 def test_what_cannot_be_undone_is_told(release, cluster, tmp_path):
     """Rolling back runs a hook of the old chart, which fails as well."""
-    hook = HOOK.replace("pre-upgrade", "pre-upgrade,pre-rollback")
+    hook = HOOK.replace("pre-upgrade", "'pre-upgrade,pre-rollback'")
     old = make_chart(tmp_path / "old", PLUGIN, "0.17.4", extra=hook)
     release(strategy="none", chart_ref=old)
     failed = release(strategy="single", chart_ref=old, wait_timeout=1)
