@@ -92,7 +92,7 @@ options:
     default: true
   hooks:
     description:
-      - Run the chart's hooks when the release is uninstalled or rolled back.
+      - Run the chart's hooks when the release is uninstalled.
     type: bool
     default: true
   wait:

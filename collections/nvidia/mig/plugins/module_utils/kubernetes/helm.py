@@ -135,12 +135,10 @@ class Helm:
         self._record(arguments)
         self.run(*arguments, data=json.dumps(values))
 
-    def rollback(self, release: Release, timeout: int, hooks: bool) -> None:
-        """Back to this revision of a release."""
+    def rollback(self, release: Release, timeout: int) -> None:
+        """Back to this revision of a release. Without hooks: one that fails would leave the release stuck."""
         arguments = ["rollback", release.name, str(release.revision), "--namespace", release.namespace]
-        arguments += ["--timeout", f"{timeout}s"]
-        if not hooks:
-            arguments.append("--no-hooks")
+        arguments += ["--timeout", f"{timeout}s", "--no-hooks"]
         self._record(arguments)
         self.run(*arguments)
 

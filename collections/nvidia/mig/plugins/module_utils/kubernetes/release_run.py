@@ -164,19 +164,19 @@ class Run:
     def _undo(self, target: Target) -> str:
         """Put back what was there before a failed attempt; what became of it, as the end of a sentence."""
         before, command = target.release, ""
-        options = (self.params["wait_timeout"], self.params["hooks"])
+        timeout = self.params["wait_timeout"]
         try:
             failed = self._find(target)
             if failed is None or (before is not None and failed.revision == before.revision):
                 return "; nothing was applied"
             if before is None:
                 command = f"helm uninstall {target.name} -n {target.namespace}"
-                self.helm.uninstall(failed, *options)
+                self.helm.uninstall(failed, timeout, self.params["hooks"])
                 return "; what it had made was removed again"
             if before.status != "deployed":
                 return f"; there is no good revision to go back to, as the one before is {before.status}"
             command = f"helm rollback {target.name} {before.revision} -n {target.namespace}"
-            self.helm.rollback(before, *options)
+            self.helm.rollback(before, timeout)
             return f"; the release was rolled back to revision {before.revision}"
         except ClusterError as error:
             advice = f", which takes: {command}" if command else ""

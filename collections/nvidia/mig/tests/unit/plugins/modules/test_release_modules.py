@@ -14,7 +14,8 @@ import threading
 import time
 
 import pytest
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes import api
+from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes import api, helm
 from ansible_collections.nvidia.mig.tests.unit.plugins.modules.kubernetes_support import (
     make_chart,
     run_module,
@@ -192,13 +193,20 @@ def test_a_failed_installation_leaves_nothing(release, cluster, tmp_path):
     assert not release(strategy="none").failed
 
 
-def test_what_cannot_be_undone_is_told(release, cluster, tmp_path):
-    """Rolling back runs a hook of the old chart, which fails as well."""
-    hook = HOOK.replace("pre-upgrade", "'pre-upgrade,pre-rollback'")
-    old = make_chart(tmp_path / "old", PLUGIN, "0.17.4", extra=hook)
-    release(strategy="none", chart_ref=old)
-    failed = release(strategy="single", chart_ref=old, wait_timeout=1)
-    assert "could not be undone, which takes: helm rollback nvidia-device-plugin 1 -n gpu" in failed["msg"]
+def test_what_cannot_be_undone_is_told_and_repaired_later(release, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise ClusterError("helm rollback failed: Error: no way back")
+
+    broken = other_chart(tmp_path, "0.20.0", extra=HOOK)
+    release(strategy="none")
+    with monkeypatch.context() as patched:
+        patched.setattr(helm.Helm, "rollback", refuse)
+        failed = release(strategy="single", chart_ref=broken, wait_timeout=1)
+    for words in (
+        "could not be undone, which takes: helm rollback nvidia-device-plugin 1 -n gpu",
+        "no way back",
+    ):
+        assert words in failed["msg"]
     repaired = release(strategy="none")
     assert "the last attempt is failed" in repaired["actions"][0]
     assert repaired["release"]["status"] == "deployed"
