@@ -9,29 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import accounts
 import pytest
 import yaml
+from accounts import RBAC, Rules
 from lab_runs import Lab, Run, need_cluster
-from miglab import audit
 
 NODE = "dgx01"
 NAME = "tested"  # the suite itself may run under an account of the usual name
-USER = f"system:serviceaccount:{NAME}:{NAME}"
+USER = accounts.user(NAME)
 RELEASES = "nvidia-device-plugin"
-RBAC = "rbac.authorization.k8s.io"
-
-# Granted, and not to be found in an audit log.
-ONLY_TO_HAND_ON = {("watch", "", "nodes")}  # nobody may make a role that can do more
-# Helm 4 applies what Helm 3 creates, which takes the right to create as well.
-CREATED = {
-    ("create", "", "configmaps"),
-    ("create", "", "serviceaccounts"),
-    ("create", "apps", "daemonsets"),
-    ("create", RBAC, "clusterroles"),
-    ("create", RBAC, "clusterrolebindings"),
-}
-APPLIED = {("patch", group, resource) for _, group, resource in CREATED}
-
 FORBIDDEN = [
     ("get", "", "secrets", "kube-system", ""),
     ("list", "", "secrets", "", ""),
@@ -52,7 +39,7 @@ class Account:
     """The account's kubeconfig, what it was granted, and every run that has to do with it."""
 
     kubeconfig: Path
-    rules: list[tuple[str, dict[str, Any]]]
+    rules: Rules
     runs: dict[str, Run]
 
     @property
@@ -63,17 +50,7 @@ class Account:
 
 def access(lab: Lab, *argv: str, **more: Any) -> Run:
     """``ansible-playbook playbooks/access.yml``"""
-    names = {"cluster_access_name": NAME, "cluster_access_namespace": NAME, **more}
-    return lab.play("playbooks/access.yml", "-e", json.dumps(names), *argv)
-
-
-def granted(lab: Lab) -> list[tuple[str, dict[str, Any]]]:
-    """The account's rules, each with the namespace that it is for."""
-    everywhere = lab.kubectl("get", "clusterrole", NAME)["rules"]
-    roles = [item for item in lab.kubectl("get", "roles", "-A")["items"] if item["metadata"]["name"] == NAME]
-    return [("", rule) for rule in everywhere] + [
-        (role["metadata"]["namespace"], rule) for role in roles for rule in role["rules"]
-    ]
+    return accounts.access(lab, NAME, *argv, **more)
 
 
 def plugin_pod(lab: Lab) -> None:
@@ -107,7 +84,7 @@ def account(lab: Lab) -> Iterator[Account]:
     runs["refused"] = lab.play(*switch, **own)
     runs["made"] = access(lab, "-vvv", **file)
     runs["again"] = access(lab, **file)
-    rules = granted(lab)
+    rules = accounts.granted(lab, NAME)
     runs["site"] = lab.play("site.yml", "-l", NODE, "-vvv", **own)
     instance = lab.nodes()[NODE]["gpus"][7]["instances"]
     try:
@@ -133,32 +110,8 @@ def test_the_whole_job_needs_no_more(account: Account) -> None:
 
 
 def test_it_may_do_no_more(lab: Lab, account: Account) -> None:
-    """Each right was used by these runs. A 404 is an answer, too."""
-    used = {
-        (asked.verb, asked.group, asked.resource, asked.namespace, asked.name)
-        for asked in audit.requests(lab.directory / "cluster/audit.log")
-        if asked.user == USER and asked.code not in (401, 403)
-    }
-    assert used
-    idle = set()
-    for namespace, rule in account.rules:
-        names = rule.get("resourceNames")
-        for verb, group, resource in (
-            (verb, group, resource)
-            for verb in rule["verbs"]
-            for group in rule["apiGroups"]
-            for resource in rule["resources"]
-        ):
-            if not any(
-                (verb, group, resource) == request[:3]
-                and (not namespace or request[3] == namespace)
-                and (names is None or request[4] in names)
-                for request in used
-            ):
-                idle.add((verb, group, resource))
-    assert idle - ONLY_TO_HAND_ON <= CREATED | APPLIED
-    for _, group, resource in CREATED:
-        assert not {("create", group, resource), ("patch", group, resource)} <= idle
+    """Each right was used by these runs."""
+    assert accounts.unused(lab, NAME, account.rules) == set()
 
 
 @pytest.mark.parametrize("right", FORBIDDEN, ids=" ".join)

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import accounts
 import pytest
-from gpu_operator import GpuOperator
+from gpu_operator import NAMESPACE, GpuOperator
 from lab_runs import Lab, Run, need_cluster
 
 DGX = ("dgx01", "dgx02")
@@ -20,16 +21,26 @@ spec: {selectors: [{cel: {expression: device.driver == 'gpu.nvidia.com'}}]}
 """
 
 
-def site(lab: Lab, *argv: str, **variables: Any) -> Run:
+def site(lab: Lab, environment: dict[str, str], *argv: str, **variables: Any) -> Run:
     # A cluster of the dgx nodes alone: the others of the lab want other strategies.
     chosen = {"gpu_releases_group": "dgx", "dgx_strategy": "mixed", **variables}
-    return lab.play("site.yml", "-l", ",".join(DGX), "-e", json.dumps(chosen), *argv)
+    return lab.play("site.yml", "-l", ",".join(DGX), "-e", json.dumps(chosen), *argv, **environment)
 
 
 def untouched(lab: Lab, before: dict[str, Any]) -> bool:
     return {name: node["gpus"] for name, node in lab.nodes().items()} == {
         name: node["gpus"] for name, node in before.items()
     }
+
+
+@pytest.fixture
+def rights(lab: Lab) -> Iterator[dict[str, str]]:
+    """No more than playbooks/access.yml grants for this backend; and nothing of it was idle."""
+    more = {"cluster_access_backend": "gpu_operator", "cluster_access_drain": False}
+    with accounts.account(lab, "operated", **more) as environment:
+        rules = accounts.granted(lab, "operated")
+        yield environment
+        assert accounts.unused(lab, "operated", rules) == set()
 
 
 @pytest.fixture
@@ -49,9 +60,9 @@ def operator(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuOperator]
         assert emptied.rc == 0, emptied.messages()
 
 
-def test_gpu_operator(lab: Lab, operator: GpuOperator) -> None:
+def test_gpu_operator(lab: Lab, operator: GpuOperator, rights: dict[str, str]) -> None:
     before = lab.nodes()
-    refused = site(lab)
+    refused = site(lab, rights)
     assert refused.rc != 0
     for words in (
         "ClusterPolicy cluster-policy",
@@ -63,14 +74,19 @@ def test_gpu_operator(lab: Lab, operator: GpuOperator) -> None:
     assert untouched(lab, before)
 
     chosen = {"gpu_releases_backend": "gpu_operator"}
-    predicted = site(lab, "--check", **chosen)
+    predicted = site(lab, rights, "--check", **chosen)
     assert predicted.rc == 0, predicted.messages()
     assert untouched(lab, before)
     assert operator.labels("dgx01") == (None, None)
 
+    # What an earlier run had written, and nobody mounts any more.
+    lab.kubectl("create", "configmap", "nvidia-mig-stale", "-n", NAMESPACE)
+    ours = "app.kubernetes.io/managed-by=nvidia.mig"
+    lab.kubectl("label", "configmap", "nvidia-mig-stale", "-n", NAMESPACE, ours)
+
     # The canary fails: it stays as it was, and nobody else is asked.
     operator.broken = {"dgx01"}
-    failed = site(lab, **chosen)
+    failed = site(lab, rights, **chosen)
     assert failed.rc != 0
     assert "MIG Manager failed to apply nvidia-mig-" in failed.messages(), failed.messages()
     assert "are as they were" in failed.messages()
@@ -78,7 +94,7 @@ def test_gpu_operator(lab: Lab, operator: GpuOperator) -> None:
     operator.broken = set()
 
     lab.command("calls", "dgx01", "--reset")
-    done = site(lab, **chosen)
+    done = site(lab, rights, **chosen)
     assert done.rc == 0, done.messages()
     assert sorted(operator.applied) == sorted(DGX)
     assert operator.applied[0] == "dgx01"
@@ -90,7 +106,11 @@ def test_gpu_operator(lab: Lab, operator: GpuOperator) -> None:
     calls = json.loads(lab.command("calls", "dgx01", "--json"))
     assert CREATE not in calls  # the toolkit's own modules left the GPUs alone
 
-    again = site(lab, **chosen)
+    assert not lab.kubectl(
+        "get", "configmap", "-n", NAMESPACE, "nvidia-mig-stale", "--ignore-not-found", json=False
+    )
+
+    again = site(lab, rights, **chosen)
     assert again.rc == 0, again.messages()
     assert not any(again.changed().values()), again.changed()
 

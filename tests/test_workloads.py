@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import accounts
 import pytest
 from lab_runs import ROOT, Lab, Run, need_cluster
 
@@ -144,3 +145,31 @@ def test_what_is_free_is_proven_and_nothing_is_left(node: Lab) -> None:
     ]
     assert run.changed() == {NODE: 1}  # what the run before it had left is gone
     assert pods(node) == {"stranger"}
+
+
+def test_an_account_needs_no_more_than_its_rights(node: Lab) -> None:
+    """Also to remove a workflow that no controller has taken."""
+    node.kubectl("create", "-f", "-", stdin=json.dumps(DEFINITION), json=False)
+    try:
+        node.kubectl("wait", "--for=condition=Established", f"crd/{WORKFLOWS}", json=False)
+        with accounts.account(node, "sampler", cluster_access_workloads=True) as environment:
+            rules = accounts.granted(node, "sampler")
+            chosen = {
+                "gpu_workloads_poll": 2,
+                "gpu_workloads_timeout": 16,
+                "gpu_workloads_samples": ["vectoradd", "argo"],
+            }
+            run = node.play("playbooks/workloads.yml", "-l", NODE, "-e", json.dumps(chosen), **environment)
+            own = [
+                (namespace, rule)
+                for namespace, rule in rules
+                if namespace == NAMESPACE or "customresourcedefinitions" in rule["resources"]
+            ]
+            idle = accounts.unused(node, "sampler", own)
+        left = node.kubectl("get", WORKFLOWS, "-n", NAMESPACE)["items"]
+    finally:
+        node.kubectl("delete", "crd", WORKFLOWS, json=False)
+    assert told(run)[0] == f"vectoradd: passed on {EACH}"
+    assert told(run)[1].startswith("argo: FAILED: "), told(run)
+    assert run.rc != 0
+    assert (left, idle) == ([], set())

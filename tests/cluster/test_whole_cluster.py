@@ -65,6 +65,15 @@ def offered(lab: Lab, node: str) -> dict[str, int]:
     return {key: int(value) for key, value in found.items() if key.startswith("nvidia.com/") and int(value)}
 
 
+def gpu_pods(lab: Lab) -> dict[str, set[str]]:
+    """By node, the uids of the releases' pods."""
+    found: dict[str, set[str]] = {}
+    for pod in lab.kubectl("get", "pods", "-n", RELEASES)["items"]:
+        if "deletionTimestamp" not in pod["metadata"]:
+            found.setdefault(pod["spec"]["nodeName"], set()).add(pod["metadata"]["uid"])
+    return found
+
+
 def scheduling(lab: Lab, node: str) -> dict[str, Any]:
     """What the cluster says of the node's scheduling."""
     found = lab.kubectl("get", "node", node)
@@ -211,3 +220,44 @@ def test_a_strategy_is_switched_and_back_in_use(lab: Lab, mixed: Run) -> None:
         assert scheduling(lab, node) == FREE
     wait("the pod runs elsewhere", lambda: phase(lab, "infer") == "Running")
     assert pod_of(lab, "infer")["spec"]["nodeName"] != node
+
+
+def test_the_plugin_starts_anew_where_its_config_changed_and_nowhere_else(lab: Lab, mixed: Run) -> None:
+    """Both ways of the switch, on the node that no pod works on."""
+    wait("the pod runs", lambda: phase(lab, "infer") == "Running")
+    [node] = {*DGX} - {pod_of(lab, "infer")["spec"]["nodeName"]}
+    switch = ("playbooks/switch_strategy.yml", "-l", node, "-e")
+
+    before = gpu_pods(lab)
+    run = lab.play(*switch, "switch_strategy_to=single")
+    assert run.rc == 0, run.messages()
+    after = gpu_pods(lab)
+    assert len(after[node]) == 2 and not after.pop(node) & before.pop(node)
+    assert after == before
+    assert offered(lab, node) == {"nvidia.com/gpu": 16}
+
+    before = gpu_pods(lab)
+    way = {
+        "switch_strategy_way": "reinstall",
+        "switch_strategy_to": "mixed",
+        "switch_strategy_others_ok": True,
+    }
+    run = lab.play(*switch, json.dumps(way))
+    assert run.rc == 0, run.messages()
+    after = gpu_pods(lab)
+    assert after.keys() == before.keys()
+    assert not any(after[each] & before[each] for each in after)
+    assert offered(lab, node)[SLICE] == 2
+
+
+def test_a_new_config_reaches_its_node_by_the_release_alone(lab: Lab, mixed: Run) -> None:
+    """The pods find their label's config from the start, or they would crash."""
+    sharing = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}
+    # Of t4-01 alone, whatever else the releases are for.
+    wish = f"{{{{ {json.dumps(sharing)} if inventory_hostname == 't4-01' else {{}} }}}}"
+    for argv, count in ((("-e", json.dumps({"mig_sharing": wish})), 16), ((), 4)):
+        run = lab.play("playbooks/release.yml", "-l", "t4-01", *argv)
+        assert run.rc == 0, run.messages()
+        wait(f"{count} GPUs", lambda count=count: offered(lab, "t4-01") == {"nvidia.com/gpu": count})
+        again = lab.play("playbooks/release.yml", "-l", "t4-01", *argv)
+        assert not any(again.changed().values()), again.changed()

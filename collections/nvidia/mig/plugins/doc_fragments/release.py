@@ -108,8 +108,10 @@ options:
     type: int
     default: 300
 notes:
-  - A failed release is upgraded again, even if its values are as wanted. A release that helm is busy with
-    is an error.
+  - If helm fails to install or to upgrade, the release is rolled back to the revision before, or removed if
+    there was none, and the module fails and says so. A failed release that is found is upgraded again, even
+    if its values are as wanted. A release that helm is busy with is an error.
+  - Pods that do not become ready in time are an error, too, but the release stays as it was asked for.
   - Values are handed to helm on standard input. Set C(no_log) on the task if O(values) hold secrets, as
     the diff shows them.
 """

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
-from typing import Any, Dict, List, Mapping, Optional
+import signal
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.rights import Right, denied
@@ -42,10 +44,33 @@ _AUTHENTICATION = (
     "persist_config",
 )
 
+# Seconds for one question; the client itself would wait for ever.
+PATIENCE = 60
+
 MISSING_COLLECTION = (
     "the collection kubernetes.core is missing; install it with "
     "'ansible-galaxy collection install \"kubernetes.core:>=6.2.0\"'"
 )
+
+
+class NoAnswerError(Exception):
+    """Not an OSError, after which the client would try again."""
+
+
+@contextlib.contextmanager
+def _patience() -> Iterator[None]:
+    """Give up on a server that takes the connection and says nothing."""
+
+    def give_up(*_: Any) -> None:
+        raise NoAnswerError(f"the API server has not answered within {PATIENCE} seconds")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Api:
@@ -58,6 +83,7 @@ class Api:
         ClusterError: no client, no configuration, or no answer.
     """
 
+    @_patience()
     def __init__(self, params: Mapping[str, Any]) -> None:
         if not HAS_KUBERNETES_CORE:
             raise ClusterError(MISSING_COLLECTION)
@@ -70,6 +96,7 @@ class Api:
                 f"no connection to the Kubernetes API: {_reason(error)}", hint="check kubeconfig and context"
             ) from error
 
+    @_patience()
     def get(
         self, kind: str, version: str, name: str, namespace: Optional[str] = None
     ) -> Optional[Dict[str, Any]]:
@@ -84,6 +111,7 @@ class Api:
             raise _refused(f"cannot read {kind} {name}", error) from error
         return found
 
+    @_patience()
     def objects(self, group: str, version: str, plural: str) -> Optional[List[Dict[str, Any]]]:
         """All objects of a kind, in one call; None if the cluster does not know the kind."""
         path = f"/apis/{group}/{version}/{plural}"
@@ -96,6 +124,7 @@ class Api:
             raise _refused(f"cannot list {plural}.{group}", error) from error
         return list(found.get("items") or [])
 
+    @_patience()
     def items(self, kind: str, version: str, selector: str) -> List[Dict[str, Any]]:
         """All objects of the cluster with these labels."""
         try:
@@ -120,6 +149,7 @@ class Api:
             cluster["proxy-url"] = configuration.proxy
         return cluster
 
+    @_patience()
     def token(self, name: str, namespace: str, seconds: int) -> str:
         """A new token of a service account."""
         try:
@@ -134,6 +164,7 @@ class Api:
             raise _refused(f"cannot get a token of {namespace}/{name}", error) from error
         return str(found.to_dict()["status"]["token"])
 
+    @_patience()
     def may(self, right: Right) -> bool:
         """Whether the account that asks has the right."""
         resource, _slash, subresource = right.resource.partition("/")
@@ -155,6 +186,7 @@ class Api:
             raise _refused(f"cannot ask for the right to {right}", error) from error
         return bool(review["status"]["allowed"])
 
+    @_patience()
     def pods(self, namespace: str, selector: Mapping[str, str]) -> List[Dict[str, Any]]:
         """Pods with all of the labels."""
         labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))

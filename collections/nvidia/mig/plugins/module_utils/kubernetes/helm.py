@@ -135,6 +135,13 @@ class Helm:
         self._record(arguments)
         self.run(*arguments, data=json.dumps(values))
 
+    def rollback(self, release: Release, timeout: int) -> None:
+        """Back to this revision of a release. Without hooks: one that fails would leave the release stuck."""
+        arguments = ["rollback", release.name, str(release.revision), "--namespace", release.namespace]
+        arguments += ["--timeout", f"{timeout}s", "--no-hooks"]
+        self._record(arguments)
+        self.run(*arguments)
+
     def uninstall(self, release: Release, timeout: int, hooks: bool) -> None:
         arguments = ["uninstall", release.name, "--namespace", release.namespace, "--timeout", f"{timeout}s"]
         if not hooks:
@@ -211,6 +218,10 @@ def _last_line(text: str) -> str:
 def _advice(text: str) -> Optional[str]:
     if "field is immutable" in text:
         return "this step between chart versions needs state absent first, then present"
+    if "is not a valid chart repository or cannot be reached" in text:
+        return "check chart_repo_url; without a way out, give chart_ref a .tgz on this machine"
+    if re.search(r"chart .* not found in .* repository", text):
+        return "check version and chart_repo_url"
     if "Kubernetes cluster unreachable" in text or "connection refused" in text:
         return "check kubeconfig and context"
     return denied(text)

@@ -149,13 +149,45 @@ class Run:
         timeout = self.params["wait_timeout"]
         if changing:
             create = self.params["create_namespace"] and self._namespace_is_missing(target.namespace)
-            self.helm.upgrade(source, target.name, target.namespace, values, create, timeout)
+            try:
+                self.helm.upgrade(source, target.name, target.namespace, values, create, timeout)
+            except ClusterError as error:
+                error.message += self._undo(target)
+                raise
             target = self._read_back(target, source, values)
         if self.params["wait"] and target.release:
             daemonsets = self.helm.daemonsets(target.release)
             for warning in wait_for_rollout(Api(self.params), daemonsets, timeout):
                 self.module.warn(warning)
         return target
+
+    def _undo(self, target: Target) -> str:
+        """Put back what was there before a failed attempt; what became of it, as the end of a sentence."""
+        before, command = target.release, ""
+        timeout = self.params["wait_timeout"]
+        try:
+            failed = self._find(target)
+            if failed is None or (before is not None and failed.revision == before.revision):
+                return "; nothing was applied"
+            if before is None:
+                command = f"helm uninstall {target.name} -n {target.namespace}"
+                self.helm.uninstall(failed, timeout, self.params["hooks"])
+                return "; what it had made was removed again"
+            if before.status != "deployed":
+                return f"; there is no good revision to go back to, as the one before is {before.status}"
+            command = f"helm rollback {target.name} {before.revision} -n {target.namespace}"
+            self.helm.rollback(before, timeout)
+            return f"; the release was rolled back to revision {before.revision}"
+        except ClusterError as error:
+            advice = f", which takes: {command}" if command else ""
+            return f"; and what it has left could not be undone{advice}: {error.message}"
+
+    def _find(self, target: Target) -> Optional[Release]:
+        """The release of this name, as it is now."""
+        for one in self._releases():
+            if (one.name, one.namespace, one.chart) == (target.name, target.namespace, self.chart):
+                return one
+        return None
 
     def _releases(self) -> List[Release]:
         """Releases of the cluster, as far as the account may look for them."""
@@ -164,7 +196,9 @@ class Run:
         except ClusterError as error:
             if denied(str(error.details.get("stderr", ""))) is None:
                 raise
-        charts_in_question = (*_OPERATOR_SWITCH, _OPERATOR)
+        # What the GPU Operator runs is no question where nothing is installed.
+        operator = () if self.params["state"] == "absent" else (_OPERATOR,)
+        charts_in_question = (*_OPERATOR_SWITCH, *operator)
         return releases_in_sight(self.helm, Api(self.params), charts_in_question, self.params["namespace"])
 
     def _namespace_is_missing(self, name: str) -> bool:
@@ -216,15 +250,11 @@ class Run:
         return charts.merge(kept, values)
 
     def _read_back(self, target: Target, source: ChartSource, values: Mapping[str, Any]) -> Target:
-        found = [
-            one
-            for one in self._releases()
-            if (one.name, one.namespace, one.chart) == (target.name, target.namespace, self.chart)
-        ]
-        if not found:
+        found = self._find(target)
+        if found is None:
             raise ClusterError(f"helm reported success, but there is no release {target.name}")
-        again = Target(target.name, target.namespace, found[0], target.adopted)
-        left = compare(again, self.helm.values(found[0]), self.chart, source.version, values)
+        again = Target(target.name, target.namespace, found, target.adopted)
+        left = compare(again, self.helm.values(found), self.chart, source.version, values)
         if left.actions:
             raise ClusterError(
                 f"helm reported success, but the release is not as wanted: {'; '.join(left.actions)}",

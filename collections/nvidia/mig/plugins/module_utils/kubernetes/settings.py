@@ -10,6 +10,7 @@ one after another: until its turn comes, a node keeps what it has.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -85,6 +86,17 @@ class Deployed:
         path = f"config {name} of the release: sharing"
         return config["strategy"], plain_sharing(config.get("sharing"), path)
 
+    def parts(self, names: Collection[str]) -> Dict[str, Dict[str, Any]]:
+        """Those of these configs that are there and can be written again, as in ReleaseSettings."""
+        found: Dict[str, Dict[str, Any]] = {}
+        for name in sorted(set(names) & set(self.configs)):
+            with contextlib.suppress(InputError):
+                strategy, sharing = self.wish(name) or ("", None)
+                found[name] = (
+                    {"strategy": strategy, "sharing": sharing} if sharing else {"strategy": strategy}
+                )
+        return found
+
 
 def settings(
     hosts: Mapping[str, Mapping[str, Any]],
@@ -93,6 +105,7 @@ def settings(
     kept: Collection[str] = (),
     switching: Collection[str] = (),
     version: Optional[str] = None,
+    elsewhere: Collection[str] = (),
 ) -> ReleaseSettings:
     """Combine the wishes of all hosts of a cluster.
 
@@ -104,6 +117,7 @@ def settings(
         kept: hosts whose nodes stay as they are, whatever they wish.
         switching: those of them whose turn comes before these settings are replaced.
         version: the device plugin's chart; with it, sharing that only some versions can do is checked too.
+        elsewhere: values of the config label on nodes that are no host's.
 
     Raises:
         InputError: no hosts, or a host's wish is malformed or impossible.
@@ -131,6 +145,9 @@ def settings(
     for strategy, sharing in [*now.values(), *moving.values()]:
         if sharing:
             configs[_name(strategy, sharing)] = {"strategy": strategy, "sharing": sharing}
+    if deployed is not None:
+        # Not ours to write to: the plugin there would exit without the config that its label names.
+        configs = {**deployed.parts(elsewhere), **configs}
     # mixed is right for whatever an unlabelled node has: whole GPUs, and MIG devices by their own names.
     default = distinct[0] if len(distinct) == 1 else "mixed"
     config_by_host = {host: "" if len(distinct) == 1 else name for host, name in names.items()}

@@ -9,10 +9,13 @@ import functools
 import http.server
 import os
 import pathlib
+import socket
 import threading
 import time
 
 import pytest
+from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes import api, helm
 from ansible_collections.nvidia.mig.tests.unit.plugins.modules.kubernetes_support import (
     make_chart,
     run_module,
@@ -21,6 +24,11 @@ from ansible_collections.nvidia.mig.tests.unit.plugins.modules.kubernetes_suppor
 
 PLUGIN = "nvidia-device-plugin"
 DISCOVERY = "gpu-feature-discovery"
+NOWHERE = (
+    "{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: 'https://127.0.0.1:9'}}], "
+    "contexts: [{name: c, context: {cluster: c, user: u}}], current-context: c, "
+    "users: [{name: u, user: {token: very-secret-token}}]}"
+)
 HOOK = """\
 apiVersion: batch/v1
 kind: Job
@@ -164,16 +172,44 @@ def test_the_gpu_operator(release, cluster, tmp_path):
     assert not release(strategy="none").failed
 
 
-def test_a_failed_release_is_repaired(release, tmp_path):
+def test_a_failed_upgrade_is_rolled_back(release, cluster, tmp_path):
     broken = other_chart(tmp_path, "0.20.0", extra=HOOK)
-    release(strategy="none")
+    release(strategy="single")
     failed = release(strategy="none", chart_ref=broken, wait_timeout=1)
     assert failed.failed and "helm upgrade failed" in failed["msg"]
+    assert "the release was rolled back to revision 1" in failed["msg"]
     assert failed["changed"] and failed["actions"] and failed["commands"]
+    (found,) = cluster.releases()
+    assert (found["status"], found["chart"]) == ("deployed", f"{PLUGIN}-0.17.4")
+    assert not release(strategy="single")["changed"]
+    assert not release(strategy="none").failed
+
+
+def test_a_failed_installation_leaves_nothing(release, cluster, tmp_path):
+    broken = make_chart(tmp_path / "b", PLUGIN, "0.17.4", extra=HOOK.replace("pre-upgrade", "post-install"))
+    failed = release(strategy="none", chart_ref=broken, wait_timeout=1, hooks=False)
+    assert failed.failed and "what it had made was removed again" in failed["msg"]
+    assert cluster.releases() == []
+    assert not release(strategy="none").failed
+
+
+def test_what_cannot_be_undone_is_told_and_repaired_later(release, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise ClusterError("helm rollback failed: Error: no way back")
+
+    broken = other_chart(tmp_path, "0.20.0", extra=HOOK)
+    release(strategy="none")
+    with monkeypatch.context() as patched:
+        patched.setattr(helm.Helm, "rollback", refuse)
+        failed = release(strategy="single", chart_ref=broken, wait_timeout=1)
+    for words in (
+        "could not be undone, which takes: helm rollback nvidia-device-plugin 1 -n gpu",
+        "no way back",
+    ):
+        assert words in failed["msg"]
     repaired = release(strategy="none")
     assert "the last attempt is failed" in repaired["actions"][0]
     assert repaired["release"]["status"] == "deployed"
-    assert not release(strategy="none")["changed"]
 
 
 def test_a_busy_release(release, cluster):
@@ -322,7 +358,10 @@ def test_a_repository(release, repository):
     assert not release(**options, version="v0.16.2")["changed"]
     assert release(**options, version="0.17.4")["release"]["version"] == "0.17.4"
     missing = release(check=True, **options, version="0.18.0")
-    assert missing.failed and "0.18.0" in missing["msg"]
+    assert missing.failed and "0.18.0" in missing["msg"] and "check version" in missing["msg"]
+    for url in (f"{repository}/nowhere", "http://127.0.0.1:9"):
+        lost = release(check=True, chart_ref=PLUGIN, chart_repo_url=url, strategy="none", version="0.18.0")
+        assert lost.failed and "(check chart_repo_url; " in lost["msg"]
 
 
 def test_another_chart(release, tmp_path):
@@ -336,14 +375,26 @@ def test_an_old_local_chart(release, tmp_path):
 
 def test_no_cluster(release, tmp_path):
     nowhere = tmp_path / "kubeconfig"
-    nowhere.write_text(
-        "{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: 'https://127.0.0.1:9'}}], "
-        "contexts: [{name: c, context: {cluster: c, user: u}}], current-context: c, "
-        "users: [{name: u, user: {token: very-secret-token}}]}"
-    )
+    nowhere.write_text(NOWHERE)
     done = release(strategy="none", kubeconfig=str(nowhere))
     assert done.failed and "check kubeconfig and context" in done["msg"]
     assert "very-secret-token" not in str(done.result)
+
+
+@pytest.fixture
+def silent(tmp_path):
+    """A kubeconfig whose server takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        file = tmp_path / "silent"
+        file.write_text(NOWHERE.replace("https://127.0.0.1:9", f"http://127.0.0.1:{server.getsockname()[1]}"))
+        yield str(file)
+
+
+def test_an_api_that_does_not_answer(capsys, silent, monkeypatch):
+    """The first question of every run."""
+    monkeypatch.setattr(api, "PATIENCE", 1)
+    done = run_module(capsys, "gpu_managers_info", kubeconfig=silent)
+    assert done.failed and "the API server has not answered within 1 seconds" in done["msg"]
 
 
 REAL = os.environ.get("NVIDIA_CHARTS_DIR")

@@ -26,6 +26,13 @@ def test_one_strategy_is_a_plain_value(strategy):
             host: {"nvidia.com/device-plugin.config": None, "nvidia.com/gpu.present": "true"} for host in "ab"
         },
         "switched_labels": {},
+        "stages": [
+            {
+                "release": {"strategy": strategy, "configs": {}, "default_config": None},
+                "labels_before": {host: {"nvidia.com/gpu.present": "true"} for host in "ab"},
+                "labels_after": {},
+            }
+        ],
     }
 
 

@@ -143,8 +143,14 @@ def test_a_node_whose_config_is_not_there_gets_what_it_wishes(label):
 
 
 def test_without_a_release_nothing_is_kept():
-    found = release_settings({"a": "single", "b": "mixed"}, None, [node("a")], None, ["a", "b"], ["a"])
+    nodes = [node("a"), node("b")]
+    found = release_settings({"a": "single", "b": "mixed"}, None, nodes, None, ["a", "b"], ["a"])
     assert found == release_settings({"a": "single", "b": "mixed"})
+
+
+def test_a_host_that_is_no_node_yet_is_not_written_to():
+    found = release_settings({"a": "single", "b": "mixed"}, None, [node("a")], None, kept=["b"])
+    assert set(found["node_labels"]) == {"a"}
 
 
 def test_nodes_by_other_names():
