@@ -84,15 +84,18 @@ EXAMPLES = r"""
   become: true
   register: node
 
+- name: Name the node as the cluster does
+  ansible.builtin.set_fact:
+    observed: {name: "{{ inventory_hostname }}", gpus: "{{ node.gpus }}"}
+
 - name: See what is asked for
   nvidia.mig.mig_demand_info:
-    nodes:
-      - name: "{{ inventory_hostname }}"
-        gpus: "{{ node.gpus }}"
+    nodes: "{{ ansible_play_hosts | map('extract', hostvars, 'observed') }}"
     cool_down: 300
     batch_window: 60
     kubeconfig: ~/.kube/config
   delegate_to: localhost
+  run_once: true
   register: demand
 
 - name: Plan for it
@@ -100,6 +103,7 @@ EXAMPLES = r"""
     nodes: "{{ demand.nodes }}"
     pods: "{{ demand.pods }}"
   delegate_to: localhost
+  run_once: true
   register: plan
 """
 
