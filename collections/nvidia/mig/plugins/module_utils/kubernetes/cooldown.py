@@ -52,11 +52,15 @@ def cooling(times: Mapping[str, str], cool_down: float, now: float) -> Dict[str,
     }
 
 
-def noted(times: Mapping[str, str], uuids: Iterable[str], time: str, keep: float) -> str:
-    """The annotation after these GPUs were partitioned, without what is older than ``keep`` seconds."""
+def noted(annotations: Mapping[str, Any], uuids: Iterable[str], time: str, keep: float) -> Dict[str, str]:
+    """The node's annotation after GPUs were partitioned, without what is older than ``keep`` seconds."""
     now = seconds(time)
     if now is None:
-        raise InputError(f"{time!r} is no time", hint="such as 2026-01-31T06:12:04Z")
+        raise InputError(f"{time!r} is no time", hint="write it as 2026-01-31T06:12:04Z")
+    try:
+        times = partitioned(annotations)
+    except InputError:
+        times = {}  # nobody could read it
     found = {uuid: before for uuid, before in times.items() if now - (seconds(before) or 0) < keep}
     found.update(dict.fromkeys(uuids, time))
-    return json.dumps(found, sort_keys=True)
+    return {PARTITIONED: json.dumps(found, sort_keys=True)}

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.nvidia.mig.plugins.filter.demand_note import demand_note
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.cooldown import (
     PARTITIONED,
@@ -45,9 +47,21 @@ def test_a_gpu_rests_until_its_time_is_over():
 
 
 def test_a_note_is_read_as_it_was_written():
-    note = noted({"GPU-a": stamp(301), "GPU-b": stamp(100)}, ["GPU-c"], stamp(0), keep=300)
-    assert partitioned({PARTITIONED: note}) == {"GPU-b": stamp(100), "GPU-c": stamp(0)}
-    assert noted({"GPU-a": stamp(100)}, ["GPU-a"], stamp(0), 300) == json.dumps({"GPU-a": stamp(0)})
+    before = {PARTITIONED: json.dumps({"GPU-a": stamp(301), "GPU-b": stamp(100)}), "other": "x"}
+    after = noted(before, ["GPU-c"], stamp(0), keep=300)
+    assert set(after) == {PARTITIONED}
+    assert partitioned(after) == {"GPU-b": stamp(100), "GPU-c": stamp(0)}
+    assert partitioned(noted(after, ["GPU-b"], stamp(0), 300)) == {"GPU-b": stamp(0), "GPU-c": stamp(0)}
+    assert partitioned(noted({PARTITIONED: "soon"}, ["GPU-a"], stamp(0), 300)) == {"GPU-a": stamp(0)}
+
+
+def test_the_filter():
+    node = {"metadata": {"annotations": {PARTITIONED: json.dumps({"GPU-a": stamp(100)})}}}
+    assert partitioned(demand_note(node, ["GPU-b"], stamp(0))) == {"GPU-a": stamp(100), "GPU-b": stamp(0)}
+    assert partitioned(demand_note(node, ["GPU-b"], stamp(0), keep=60)) == {"GPU-b": stamp(0)}
+    assert partitioned(demand_note({"metadata": {}}, [], stamp(0))) == {}
+    with pytest.raises(AnsibleFilterError, match="'now' is no time"):
+        demand_note(node, [], "now")
 
 
 def test_no_note():
