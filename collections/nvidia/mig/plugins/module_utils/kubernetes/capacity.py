@@ -178,7 +178,9 @@ def _frozen(node: Mapping[str, Any], labels: Mapping[str, Any], rules: Rules) ->
     if not _is_ready(node):
         return "its node is not ready"
     for key, value in rules.opt_in.items():
-        if labels.get(key) != str(value):
+        # In YAML, true is no text, but every label is.
+        value = str(value).lower() if isinstance(value, bool) else str(value)
+        if labels.get(key) != value:
             return f"its node lacks the label {key}={value}, by which nodes opt in"
     return ""
 

@@ -133,6 +133,12 @@ def test_opt_in():
     assert found["n2"]["frozen"] == "its node lacks the label demand=yes, by which nodes opt in"
 
 
+@pytest.mark.parametrize(("label", "value"), [("true", True), ("1", 1), ("false", False)])
+def test_opt_in_as_yaml_reads_it(label, value):
+    found, _problems = look(node("n1", metadata={"labels": {"demand": label}}), opt_in={"demand": value})
+    assert "frozen" not in found["n1"]
+
+
 def test_the_callers_reason_stays():
     wanted = [{"name": "n1", "gpus": [gpu(0, frozen="benchmark")], "frozen": "night"}]
     found, _problems = look(node("n1", ready="False"), wanted=wanted)
