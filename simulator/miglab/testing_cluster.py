@@ -106,7 +106,7 @@ class LabCluster:
         labels = self.node(name)["metadata"].get("labels", {})
         return {key[11:]: value for key, value in labels.items() if key.startswith("nvidia.com/")}
 
-    def wait_for(self, node: str, offers: Mapping[str, int], seconds: float = 10) -> None:
+    def wait_for(self, node: str, offers: Mapping[str, int], seconds: float = 60) -> None:
         """Wait until the node offers exactly these resources."""
         deadline = time.monotonic() + seconds
         while (found := self.offers(node)) != offers:

@@ -27,7 +27,7 @@ def daemon(tmp_path):
 
 
 def wait_for(daemon, text):
-    for _ in range(200):
+    for _ in range(1200):
         if text in daemon.log.read_text():
             return
         subprocess.run(["sleep", "0.05"], check=True)

@@ -36,7 +36,7 @@ def test_the_lab_joins_the_cluster_and_leaves_it(other):
     assert cluster.down()
     assert not paths.kubeconfig().exists()
     # Every simulated node is gone, and those of the session's lab join again.
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while uids(other).keys() != before.keys() or set(uids(other).values()) & set(before.values()):
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -22,7 +22,7 @@ MIXED_OFFER = {GPU: 5, "nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-2g.10gb": 4, 
 
 def deploy(lab, strategy, *more, charts=(PLUGIN, DISCOVERY)):
     for chart in charts:
-        lab.helm("upgrade", "--install", "--create-namespace", "--wait", "--timeout", "20s", chart,
+        lab.helm("upgrade", "--install", "--create-namespace", "--wait", "--timeout", "120s", chart,
                  str(lab.chart(chart)), "--set", f"migStrategy={strategy}", *more)  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_named_configurations_are_chosen_by_node_label(lab):
         label = {"metadata": {"labels": {"nvidia.com/device-plugin.config": config}}}
         lab.api.patch(f"/api/v1/nodes/{name}", label)
     for chart in (PLUGIN, DISCOVERY):
-        lab.helm("install", "--create-namespace", "--wait", "--timeout", "20s", chart,
+        lab.helm("install", "--create-namespace", "--wait", "--timeout", "120s", chart,
                  str(lab.chart(chart)), "--values", str(values))  # fmt: skip
     assert lab.offers("dgx01") == {GPU: 16}
     assert lab.offers("dgx02") == MIXED_OFFER
@@ -198,5 +198,5 @@ def test_the_agent_comes_back_after_the_api_was_away(lab):
     lab.partition("dgx01", MIXED_NODE)
     time.sleep(0.5)
     lab.mig_lab("cluster", "up")
-    lab.wait_for("dgx01", MIXED_OFFER, seconds=15)
+    lab.wait_for("dgx01", MIXED_OFFER)
     assert json.loads((lab.directory / "cluster" / "ports.json").read_text())

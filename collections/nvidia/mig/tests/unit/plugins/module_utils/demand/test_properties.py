@@ -102,5 +102,5 @@ def test_the_input_is_left_as_it_was():
 
 
 def test_the_same_input_gives_the_same_plan():
-    one, two = (planned(**cluster(1, 3, 60), time_limit=30) for _ in range(2))
+    one, two = (planned(**cluster(1, 3, 60), time_limit=30) for _attempt in range(2))
     assert one == two
