@@ -105,6 +105,7 @@ attributes:
     support: full
     description: Never changes anything.
 seealso:
+  - module: nvidia.mig.mig_demand_info
   - module: nvidia.mig.mig_info
   - module: nvidia.mig.mig_layout
 """

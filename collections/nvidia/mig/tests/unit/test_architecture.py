@@ -43,11 +43,16 @@ IMPURE |= {
 }
 IMPURE |= {"threading", "time", "urllib", "uuid"}
 PURE_KUBERNETES = (
+    "capacity",
     "charts",
+    "cooldown",
     "hold",
     "labels",
+    "newcomers",
     "node_features",
     "node_gpu",
+    "pending",
+    "pod_requests",
     "remedies",
     "resources",
     "selection",

@@ -9,7 +9,7 @@ import base64
 import contextlib
 import json
 import signal
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.rights import Right, denied
@@ -46,6 +46,8 @@ _AUTHENTICATION = (
 
 # Seconds for one question; the client itself would wait for ever.
 PATIENCE = 60
+# Objects in one answer.
+PAGE = 500
 
 MISSING_COLLECTION = (
     "the collection kubernetes.core is missing; install it with "
@@ -123,6 +125,29 @@ class Api:
                 return None
             raise _refused(f"cannot list {plural}.{group}", error) from error
         return list(found.get("items") or [])
+
+    def everything(self, plural: str, **selectors: str) -> List[Dict[str, Any]]:
+        """All core objects of a kind in the cluster, however many there are.
+
+        Args:
+            plural: such as pods.
+            selectors: ``field_selector`` and ``label_selector``.
+        """
+        found, rest = self._page(plural, selectors)
+        while rest:
+            more, rest = self._page(plural, {**selectors, "_continue": rest})
+            found += more
+        return found
+
+    @_patience()
+    def _page(self, plural: str, selectors: Mapping[str, str]) -> Tuple[List[Dict[str, Any]], str]:
+        path = f"/api/v1/{plural}"
+        try:
+            answer = self._client.client.request("get", path, serialize=False, limit=PAGE, **selectors)
+            found = json.loads(answer.data)
+        except Exception as error:
+            raise _refused(f"cannot list the {plural} of the cluster", error) from error
+        return list(found.get("items") or []), str(found.get("metadata", {}).get("continue") or "")
 
     @_patience()
     def items(self, kind: str, version: str, selector: str) -> List[Dict[str, Any]]:

@@ -75,7 +75,7 @@ def hold_marks(node: Mapping[str, Any]) -> Dict[str, Any]:
     return {
         "ours": ours,
         "theirs": bool(spec.get("unschedulable")) and not ours,
-        "changing": any(taint["key"] == TAINT["key"] for taint in spec.get("taints") or []),
+        "changing": any(taint.get("key") == TAINT["key"] for taint in spec.get("taints") or []),
         "taints": [dict(TAINT)],
         "held": {CORDONED: "true"},
         "released": {CORDONED: None},
