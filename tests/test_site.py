@@ -146,7 +146,10 @@ def test_switching_the_strategy_does_exactly_what_check_mode_told(lab: Lab, mixe
                 assert offered(lab, host) == offers
                 told = labels(lab, host)
                 assert told.get("nvidia.com/mig.strategy") == (None if strategy == "none" else strategy)
-                assert told["nvidia.com/gpu.product"].endswith("-MIG-3g.20gb") == (strategy == "single")
+                cut = told["nvidia.com/gpu.product"].endswith("A100-SXM4-40GB-MIG-3g.20gb")
+                assert cut == (strategy == "single")
+        if strategy == "single":
+            assert all_unchanged(site(lab, *override))
     assert all_unchanged(site(lab))
 
 

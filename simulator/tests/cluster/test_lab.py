@@ -132,7 +132,10 @@ def test_without_releases_nothing_is_left(lab):
     for release in (PLUGIN, DISCOVERY):
         lab.helm("uninstall", release, "--wait")
     lab.wait_for("dgx01", {})
-    assert lab.labels("dgx01") == {}
+    deadline = time.monotonic() + 60
+    while lab.labels("dgx01"):  # GFD's, which may go after what the plugin offers
+        assert time.monotonic() < deadline, lab.labels("dgx01")
+        time.sleep(0.1)
     assert lab.node("dgx01")["status"]["allocatable"][GPU] == "0"
 
 

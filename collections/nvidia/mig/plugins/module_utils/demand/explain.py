@@ -12,12 +12,12 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.fleet import Gpu, Kind, pods_in
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import describe_devices, device_name
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem, Site
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import in_words
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import (
     OfferedProfile,
     Placement,
     short_product,
 )
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import in_words
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
     GPU_RESOURCE,
     mig_resource,

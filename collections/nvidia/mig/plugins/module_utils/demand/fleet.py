@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.where import Taint, parse_taints
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import (
@@ -24,6 +23,8 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.placement import Placed
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, parse_profile
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.fields import mapping
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
     GPU_RESOURCE,
     mig_resource,
@@ -149,12 +150,12 @@ class Fleet:
         return self.kinds[gpu.kind]
 
     def _node(self, raw: Any, path: str) -> Node:
-        _mapping(raw, path)
+        mapping(raw, path)
         name = raw.get("name")
         if not isinstance(name, str) or not name:
             raise InputError("name is missing", path)
         path = f"node {name}"
-        free = _mapping(raw.get("free"), f"{path}: free")
+        free = mapping(raw.get("free"), f"{path}: free")
         for resource in ("cpu", "memory", "pods"):
             if free.get(resource) is None:
                 raise InputError(f"{resource} is missing", f"{path}: free")
@@ -164,7 +165,7 @@ class Fleet:
         frozen = _reason(raw.get("frozen"), "the node is frozen")
         if not frozen and strategy != "mixed":
             frozen = f"its node's strategy is {strategy}, not mixed"
-        labels = {str(key): str(value) for key, value in _mapping(raw.get("labels") or {}, path).items()}
+        labels = {str(key): str(value) for key, value in mapping(raw.get("labels") or {}, path).items()}
         return Node(
             name,
             labels,
@@ -182,7 +183,7 @@ class Fleet:
         for position, gpu in enumerate(raw):
             path = f"node {node}: gpus[{position}]"
             try:
-                index = _mapping(gpu, path).get("index")
+                index = mapping(gpu, path).get("index")
                 if not isinstance(index, int) or isinstance(index, bool):
                     raise InputError("index is missing", path)
                 path = f"{node}/GPU{index}"
@@ -337,12 +338,6 @@ def _inside(raw: Mapping[str, Any]) -> Optional[Tuple[str, ...]]:
     if computes is None or (len(computes) == 1 and computes[0]["profile"] == raw["profile"]):
         return None
     return tuple([compute["profile"] for compute in computes])
-
-
-def _mapping(value: Any, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InputError("it is missing" if value is None else f"{value!r} is not a mapping", path)
-    return value
 
 
 def _reason(value: Any, otherwise: str) -> str:

@@ -88,13 +88,12 @@ class Model:
         solver = Solver(self.program)
         found = Targets()
         values: Optional[List[int]] = None
-        changed = self._costs("changed")
+        charge = self._charge(cost)
         before: List[Term] = []
         for level in range(len(self.problem.demand.levels)):
             terms = self._level(level)
             most = sum(self._upper(term) for term in terms)
             if cost or values is None or _total(terms, values) < most:
-                charge = [(column, -cost * number) for column, number in changed] if cost else []
                 goal = [*before, *terms, *charge] if cost else terms
                 # Half of what is left, so that the next parts have some time, too.
                 answer = solver.maximise(goal, (deadline - clock()) / 2, gap, whole=not cost)
@@ -132,13 +131,12 @@ class Model:
         """
         solver, found = Solver(self.program), Targets()
         levels = [self._level(level) for level in range(len(self.problem.demand.levels))]
-        changed = self._costs("changed")
+        charge = self._charge(cost)
         goal = self._weighted(levels, cost)
         solver.relax(goal, deadline - clock())
         before: List[Term] = []
         for level, terms in enumerate(levels):
             most = sum(self._upper(term) for term in terms)
-            charge = [(column, -cost * number) for column, number in changed] if cost else []
             best = solver.relax([*before, *terms, *charge] if cost else terms, deadline - clock())
             if best is not None:
                 if cost:
@@ -170,7 +168,7 @@ class Model:
             for name, weight in zip(COSTS, (0.05, 0.01, 0.001))
             for column, number in self._costs(name)
         ]
-        found += [(column, -cost * number) for column, number in self._costs("changed")]
+        found += self._charge(cost)
         weight = 1.0
         for terms in reversed(levels):
             found += [(column, weight * number) for column, number in terms]
@@ -334,6 +332,10 @@ class Model:
                 costs = ((column, option.cost[at]) for _g, _c, option, column in self.options)
                 self._cost_terms[part] = [(column, cost) for column, cost in costs if cost]
         return self._cost_terms[name]
+
+    def _charge(self, cost: float) -> List[Term]:
+        """What changed GPUs cost, in pods."""
+        return [(column, -cost * number) for column, number in self._costs("changed")] if cost else []
 
     def _room(self) -> List[Term]:
         """What the options leave free, against what the GPUs leave as they are."""

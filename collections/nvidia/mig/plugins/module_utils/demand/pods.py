@@ -13,9 +13,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.where import Where, parse_where
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError, MigError
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
     GPU_RESOURCE,
     MIG_RESOURCE_PREFIX,

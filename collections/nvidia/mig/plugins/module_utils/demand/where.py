@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.fields import sequence
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _NAME_FIELD = "metadata.name"
@@ -104,14 +105,16 @@ def parse_where(selector: Any, affinity: Any, tolerations: Any, path: str) -> Wh
     return Where(
         tuple(sorted(_texts(selector, f"{path}.node_selector").items())),
         None if not affinity else _terms(affinity, f"{path}.node_affinity"),
-        tuple(_toleration(item, f"{path}.tolerations") for item in _list(tolerations, f"{path}.tolerations")),
+        tuple(
+            _toleration(item, f"{path}.tolerations") for item in sequence(tolerations, f"{path}.tolerations")
+        ),
     )
 
 
 def parse_taints(taints: Any, path: str) -> Tuple[Taint, ...]:
     """A node's taints, as they stand in its specification. Raises InputError."""
     found: List[Taint] = []
-    for item in _list(taints, path):
+    for item in sequence(taints, path):
         if not isinstance(item, Mapping) or not item.get("key") or not item.get("effect"):
             raise InputError(f"{item!r} is not a taint", path, "it has a key, perhaps a value, and an effect")
         found.append((str(item["key"]), str(item.get("value") or ""), str(item["effect"])))
@@ -124,11 +127,11 @@ def _terms(affinity: Any, path: str) -> Tuple[Tuple[Requirement, ...], ...]:
             f"{affinity!r} is not a required node affinity", path, "it is a mapping with nodeSelectorTerms"
         )
     found = []
-    for term in _list(affinity["nodeSelectorTerms"], path):
+    for term in sequence(affinity["nodeSelectorTerms"], path):
         if not isinstance(term, Mapping):
             raise InputError(f"{term!r} is not a node selector term", path)
-        labels = [_requirement(item, False, path) for item in _list(term.get("matchExpressions"), path)]
-        fields = [_requirement(item, True, path) for item in _list(term.get("matchFields"), path)]
+        labels = [_requirement(item, False, path) for item in sequence(term.get("matchExpressions"), path)]
+        fields = [_requirement(item, True, path) for item in sequence(term.get("matchFields"), path)]
         found.append(tuple(labels + fields))
     return tuple(found)
 
@@ -138,7 +141,7 @@ def _requirement(item: Any, field: bool, path: str) -> Requirement:
         raise InputError(
             f"{item!r} is not a requirement", path, f"it has a key and one of {', '.join(_OPERATORS)}"
         )
-    values = tuple(str(value) for value in _list(item.get("values"), path))
+    values = tuple(str(value) for value in sequence(item.get("values"), path))
     if item["operator"] in ("Gt", "Lt") and len(values) != 1:
         raise InputError(f"{item['operator']} takes one value, not {len(values)}", path)
     if field and item["key"] != _NAME_FIELD:
@@ -159,11 +162,3 @@ def _texts(value: Any, path: str) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise InputError(f"{value!r} is not a mapping", path)
     return {str(key): str(item) for key, item in value.items()}
-
-
-def _list(value: Any, path: str) -> List[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, (list, tuple)):
-        raise InputError(f"{value!r} is not a list", path)
-    return list(value)

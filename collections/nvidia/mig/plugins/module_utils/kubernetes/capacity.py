@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import in_words, thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.cooldown import cooling, partitioned
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.fields import mapping, sequence
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.hold import hold_marks
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import STRATEGY_LABEL
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.newcomers import settle
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pending import phase
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pod_requests import (
-    effective_requests,
-    mapping,
-    sequence,
-)
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pod_requests import effective_requests
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import in_words, thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import is_gpu_resource
 
 # What the control plane gives a node that is not ready.

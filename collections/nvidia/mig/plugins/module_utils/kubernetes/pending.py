@@ -8,14 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import in_words
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.cooldown import seconds
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pod_requests import (
-    effective_requests,
-    mapping,
-    sequence,
-)
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.fields import mapping, sequence
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pod_requests import effective_requests
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import in_words
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
     MIG_RESOURCE_PREFIX,
     is_gpu_resource,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import thousandths
-from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.fields import mapping, sequence
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import thousandths
 
 
 def effective_requests(pod: Mapping[str, Any]) -> Dict[str, int]:
@@ -39,20 +39,6 @@ def effective_requests(pod: Mapping[str, Any]) -> Dict[str, int]:
     steady.update(_of_the_pod(spec))
     _add(steady, _quantities(spec.get("overhead"), "spec.overhead"))
     return steady
-
-
-def mapping(value: Any, path: str) -> Mapping[str, Any]:
-    """The value, if it is a mapping. Raises InputError."""
-    if not isinstance(value, Mapping):
-        raise InputError("it is missing" if value is None else f"{value!r} is not a mapping", path)
-    return value
-
-
-def sequence(value: Any, path: str) -> List[Any]:
-    """The value as a list; None: an empty one. Raises InputError."""
-    if value is not None and not isinstance(value, (list, tuple)):
-        raise InputError(f"{value!r} is not a list", path)
-    return list(value or ())
 
 
 def _containers(spec: Mapping[str, Any], kind: str) -> List[Mapping[str, Any]]:

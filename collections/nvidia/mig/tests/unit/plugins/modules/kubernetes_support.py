@@ -95,7 +95,9 @@ def run_module(capsys: Any, module_name: str, check: bool = False, **options: An
     capsys.readouterr()
     # Once some test has imported the controller's side, warnings would go to the screen, not to the result.
     on_the_target = mock.patch("ansible.module_utils._internal.is_controller", False)
-    with on_the_target, patch_module_args(arguments), pytest.raises(SystemExit) as stopped:
+    # And those of modules that ran before in this process would be in the result.
+    no_warnings = mock.patch.dict("ansible.module_utils.common.warnings._global_warnings", clear=True)
+    with on_the_target, no_warnings, patch_module_args(arguments), pytest.raises(SystemExit) as stopped:
         module.main()
     result = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert bool(result.get("failed")) == bool(stopped.value.code)

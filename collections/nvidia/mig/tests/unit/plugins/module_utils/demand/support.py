@@ -10,7 +10,6 @@ from collections import Counter
 from typing import Any
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import Settings, plan
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Placement
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import assign, parse_layout
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import parse_profile
@@ -21,6 +20,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import (
     GpuState,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import outcome, plan_gpu
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import thousandths
 from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.geometry.support import (
     A100,
     GPUS,

@@ -10,10 +10,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.quantities import thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.placement import Placed, place
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import parse_profile
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import thousandths
 from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.demand.support import (
     GPU,
     gpu,
