@@ -1,7 +1,7 @@
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arguments of the event source pending_pods. Pure: ansible-rulebook hands them over as they are written."""
+"""The arguments of the event source pending_pods, which ansible-rulebook hands over unchecked. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pending impo
 _SECONDS = {"batch_window": 60.0, "idle_window": 10.0, "retry": 120.0, "retry_limit": 900.0}
 _FLAGS = ("whole_gpus", "gang_jobs")
 _TEXTS = {"kubeconfig": "the path of a file", "context": "a name"}
+ARGUMENTS = (*_SECONDS, *_FLAGS, *_TEXTS)
 # Added by ansible-rulebook.
 _INTERNAL = ("eda_feedback_queue",)
 
@@ -42,10 +43,10 @@ def parse_options(args: Mapping[str, Any]) -> Options:
     Raises:
         InputError: one is unknown or cannot be.
     """
-    known = (*_SECONDS, *_FLAGS, *_TEXTS)
     for name in args:
-        if name not in (*known, *_INTERNAL):
-            raise InputError("there is no such argument", str(name), f"there are {', '.join(sorted(known))}")
+        if name not in ARGUMENTS + _INTERNAL:
+            there = ", ".join(sorted(ARGUMENTS))
+            raise InputError("there is no such argument", str(name), f"there are {there}")
     seconds = {name: _seconds(args.get(name), name, default) for name, default in _SECONDS.items()}
     retry, limit = seconds["retry"], seconds["retry_limit"]
     if retry < _SHORTEST_RETRY:

@@ -188,8 +188,6 @@ def _everything(api: Any) -> Tuple[Dict[str, Any], str]:
             _request_timeout=(PATIENCE, PATIENCE),
             **rest,
         )
-        if not 200 <= answer.status <= 299:  # some clients raise by themselves
-            raise client.ApiException(http_resp=answer)
         found = json.loads(answer.data)
         for item in found.get("items") or []:
             pods[_key(item)] = _light(item)

@@ -22,7 +22,8 @@ END, BREAK = "end", "break"
 class StandIn:
     """Lists ``pods``, and plays one of ``watches`` for each watch; without any left, a watch stays silent.
 
-    ``later``, if there are any, are the pods of every list but the first. A watch is a list of lines to send, the last of which may be END or BREAK; or the code of an error.
+    ``later``, if there are any, are the pods of every list but the first. A watch is a list of lines to send,
+    the last of which may be END or BREAK; or the code of an error.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,11 @@ class StandIn:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def break_off(self) -> None:
+        """End every watch that stays silent, as a network that fails does."""
+        over, self.over = self.over, threading.Event()
+        over.set()
 
     def stop(self) -> None:
         self.over.set()

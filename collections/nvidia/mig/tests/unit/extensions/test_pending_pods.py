@@ -10,41 +10,9 @@ import time
 import pytest
 import yaml
 from ansible_collections.nvidia.mig.tests.unit.extensions.source_support import Running
-from ansible_collections.nvidia.mig.tests.unit.plugins.modules.kubernetes_support import start_cluster
 
 SPACE = "demand"
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 SMALL = "nvidia.com/mig-1g.5gb"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    yield from start_cluster(tmp_path_factory.mktemp("cluster"))
-
-
-@pytest.fixture(scope="module")
-def core(cluster):
-    from kubernetes import client
-
-    found = client.CoreV1Api(cluster.api())
-    found.create_namespace({"metadata": {"name": SPACE}})
-    account = {"metadata": {"name": "default", "namespace": SPACE}}
-    found.create_namespaced_service_account(SPACE, account)
-    return found
-
-
-@pytest.fixture
-def pod(core):
-    def create(name, resource=SMALL):
-        made.append(name)
-        container = {"name": "main", "image": "nowhere.invalid/none", "resources": {"limits": {resource: "1"}}}
-        core.create_namespaced_pod(SPACE, {"metadata": {"name": name}, "spec": {"containers": [container]}})
-        core.patch_namespaced_pod_status(name, SPACE, {"status": {"conditions": [UNSCHEDULABLE]}})
-
-    made = []
-    yield create
-    for name in made:
-        core.delete_namespaced_pod(name, SPACE, grace_period_seconds=0)
 
 
 @pytest.fixture
@@ -79,21 +47,21 @@ def test_the_batch_window_ends_while_more_come(start, pod):
     time.sleep(2)
     pod("b")
     assert source.next()["names"] == ["demand/a"]
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert source.next()["names"] == ["demand/a", "demand/b"]
 
 
 def test_the_same_pods_again_after_a_while_and_new_ones_at_once(start, pod, core):
-    source = start(batch_window=0, retry=2, retry_limit=3600)
+    source = start(batch_window=0, retry=3, retry_limit=3600)
     pod("a")
     source.next()
     began = time.monotonic()
     assert source.next()["repeated"] == 1
-    assert 1.5 < time.monotonic() - began < 4
+    assert time.monotonic() - began > 2.5
     began = time.monotonic()
     pod("b")
     assert source.next()["names"] == ["demand/a", "demand/b"]
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 5  # a repetition were due after six
     for name in ("a", "b"):
         core.create_namespaced_pod_binding(
             name,
@@ -110,7 +78,9 @@ def test_an_account_that_may_only_list(start, cluster, core, tmp_path, caplog):
 
     rbac = client.RbacAuthorizationV1Api(core.api_client)
     name = {"metadata": {"name": "lists"}}
-    rbac.create_cluster_role({**name, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]})
+    rbac.create_cluster_role(
+        {**name, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]}
+    )
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "lists"}
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": SPACE}
     rbac.create_cluster_role_binding({**name, "roleRef": role, "subjects": [subject]})

@@ -11,8 +11,8 @@ short_description: An event once pods that lack MIG devices have waited long eno
 version_added: 0.1.0
 author: MIG provisioning toolkit maintainers (@nvidia)
 description:
-  - Watches the pods of a Kubernetes cluster, and sends one event for each batch of pods for which GPUs could be
-    partitioned anew. Which pods these are is decided as by the module M(nvidia.mig.mig_demand_info).
+  - Watches the pods of a Kubernetes cluster, and sends one event for each batch of pods for which GPUs could
+    be partitioned anew. Which pods these are is decided as by the module M(nvidia.mig.mig_demand_info).
   - A pod that no event has told of makes it send one at once. While the same pods wait, the event is repeated
     after O(retry) seconds, then after twice as long each time, but at least every O(retry_limit) seconds.
     That begins anew when one of the pods has gone.
@@ -49,8 +49,8 @@ options:
     default: false
   kubeconfig:
     description: >-
-      Path of a kubeconfig. Without it and O(context), the API of the cluster is used that this runs in, or else
-      the default kubeconfig.
+      Path of a kubeconfig. Without it and O(context), the API of the cluster is used that this runs in, or
+      else the default kubeconfig.
     type: str
   context:
     description: A context of the kubeconfig.
@@ -102,6 +102,7 @@ pending_pods:
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
@@ -150,9 +151,7 @@ async def main(queue: asyncio.Queue[Any], args: Dict[str, Any]) -> None:
         watch.stop()
 
 
-async def _send(
-    queue: asyncio.Queue[Any], options: Options, watch: PodWatch, changed: asyncio.Event
-) -> None:
+async def _send(queue: asyncio.Queue[Any], options: Options, watch: PodWatch, changed: asyncio.Event) -> None:
     """Look at the pods whenever they have changed or one has waited long enough."""
     events = Events(options.backoff)
     problems: Set[str] = set()
@@ -172,10 +171,8 @@ async def _send(
             pause = _pause(due, pending.due)
         await asyncio.sleep(max(SETTLE, SHARE * (time.monotonic() - began)))
         if not changed.is_set():
-            try:
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(changed.wait(), pause)
-            except asyncio.TimeoutError:
-                pass
 
 
 def _look(pods: List[Any], options: Options) -> Pending:
@@ -195,8 +192,8 @@ def _pause(due: Optional[float], ripe: Optional[float]) -> Optional[float]:
 async def _put(queue: asyncio.Queue[Any], event: Dict[str, Any]) -> None:
     found = event["pending_pods"]
     devices = ", ".join(f"{count} x {name}" for name, count in sorted(found["devices"].items()))
-    again = f", event repeated {found['repeated']} times" if found["repeated"] else ""
-    logger.info("%d pods wait for %s%s", found["count"], devices, again)
+    again = f" (repetition {found['repeated']})" if found["repeated"] else ""
+    logger.info("pods that wait: %d, for %s%s", found["count"], devices, again)
     await queue.put(event)
 
 

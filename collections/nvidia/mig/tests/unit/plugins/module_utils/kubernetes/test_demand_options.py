@@ -44,10 +44,16 @@ def test_what_a_rulebook_renders():
             {"batch_window": -1},
             "batch_window: -1 is not a number of seconds (such as 60; not below zero)",
         ),
-        ({"idle_window": "soon"}, "idle_window: 'soon' is not a number of seconds (such as 60; not below zero)"),
+        (
+            {"idle_window": "soon"},
+            "idle_window: 'soon' is not a number of seconds (such as 60; not below zero)",
+        ),
         ({"retry": "nan"}, "retry: 'nan' is not a number of seconds (such as 60; not below zero)"),
         ({"retry": True}, "retry: True is not a number of seconds (such as 60; not below zero)"),
-        ({"retry_limit": "inf"}, "retry_limit: 'inf' is not a number of seconds (such as 60; not below zero)"),
+        (
+            {"retry_limit": "inf"},
+            "retry_limit: 'inf' is not a number of seconds (such as 60; not below zero)",
+        ),
         ({"retry": 0}, "retry: 0 is too short (at least 1 second)"),
         ({"retry_limit": 60}, "retry_limit: 60 is less than retry, which is 120"),
         ({"whole_gpus": "maybe"}, "whole_gpus: 'maybe' is neither true nor false"),
