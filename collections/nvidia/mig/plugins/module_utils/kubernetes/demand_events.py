@@ -29,7 +29,7 @@ class Backoff(NamedTuple):
     def after(self, repeats: int) -> float:
         """Seconds to the next event, after so many that were repetitions."""
         # More doublings than these exceed every limit, and would overflow some day.
-        return min(self.first * 2 ** min(repeats, 60), self.limit)
+        return min(self.first * float(1 << min(repeats, 60)), self.limit)
 
 
 class Events:

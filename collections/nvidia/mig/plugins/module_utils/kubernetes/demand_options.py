@@ -55,8 +55,14 @@ def parse_options(args: Mapping[str, Any]) -> Options:
         raise InputError(f"{limit:g} is less than retry, which is {retry:g}", "retry_limit")
     flags = {name: _flag(args.get(name), name) for name in _FLAGS}
     texts = {name: _text(args.get(name), name, what) for name, what in _TEXTS.items()}
-    window = Window(seconds["batch_window"], seconds["idle_window"])
-    return Options(window=window, backoff=Backoff(retry, limit), **flags, **texts)
+    return Options(
+        Window(seconds["batch_window"], seconds["idle_window"]),
+        Backoff(retry, limit),
+        flags["whole_gpus"],
+        flags["gang_jobs"],
+        texts["kubeconfig"],
+        texts["context"],
+    )
 
 
 def _seconds(value: Any, name: str, default: float) -> float:

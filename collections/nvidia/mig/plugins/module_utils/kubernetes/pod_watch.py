@@ -16,7 +16,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterEr
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.rights import denied
 
 try:
-    from kubernetes import client, config, watch  # type: ignore[import-untyped]
+    from kubernetes import client, config, watch
 
     HAS_KUBERNETES = True
 except ImportError:
