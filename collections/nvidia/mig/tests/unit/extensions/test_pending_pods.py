@@ -9,9 +9,10 @@ import time
 
 import pytest
 import yaml
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes import pod_watch
 from ansible_collections.nvidia.mig.tests.unit.extensions.source_support import Running
+from ansible_collections.nvidia.mig.tests.unit.roles.plays import messages, play
 
-SPACE = "demand"
 SMALL = "nvidia.com/mig-1g.5gb"
 
 
@@ -65,34 +66,45 @@ def test_the_same_pods_again_after_a_while_and_new_ones_at_once(start, pod, core
     for name in ("a", "b"):
         core.create_namespaced_pod_binding(
             name,
-            SPACE,
+            "demand",
             {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}},
             _preload_content=False,
         )
     assert source.silent(4)
 
 
-def test_an_account_that_may_only_list(start, cluster, core, tmp_path, caplog):
-    """It is told which right is missing, and where to get it."""
-    from kubernetes import client
+def test_the_right_that_it_needs(start, pod, cluster, tmp_path, caplog, monkeypatch):
+    """The account lacks it by default, which is told; what it may list, it finds by each attempt."""
+    monkeypatch.setattr(pod_watch, "LAST_RETRY", 1)
 
-    rbac = client.RbacAuthorizationV1Api(core.api_client)
-    name = {"metadata": {"name": "lists"}}
-    rbac.create_cluster_role(
-        {**name, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]}
-    )
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "lists"}
-    subject = {"kind": "ServiceAccount", "name": "default", "namespace": SPACE}
-    rbac.create_cluster_role_binding({**name, "roleRef": role, "subjects": [subject]})
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    token = core.create_namespaced_service_account_token("default", SPACE, {"spec": {}}).status.token
-    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
-    narrow = tmp_path / "kubeconfig"
-    narrow.write_text(yaml.safe_dump(config))
-    source = start(kubeconfig=str(narrow))
-    assert source.silent(2)
-    assert "lacks the right to watch pods in the whole cluster" in caplog.text
+    def access(**more):
+        account = {
+            "cluster_access_name": "watcher",
+            "cluster_access_namespace": "watcher",
+            "cluster_access_node_feature_discovery": False,
+            "cluster_access_kubeconfig": str(tmp_path / "kubeconfig"),
+            "cluster_access_admin_kubeconfig": str(cluster.kubeconfig),
+            **more,
+        }
+        tasks = [{"ansible.builtin.include_role": {"name": "nvidia.mig.cluster_access"}, "vars": account}]
+        output = play(tmp_path, {"it": {}}, tasks)
+        assert not messages(output), output
+
+    access()
+    token = yaml.safe_load((tmp_path / "kubeconfig").read_text())["users"][0]["user"]["token"]
+    source = start(kubeconfig=str(tmp_path / "kubeconfig"), batch_window=0)
+    pod("a")
+    assert source.next(90)["names"] == ["demand/a"]
+    while not caplog.text:
+        assert source.silent(0.1)
+    assert "lacks the right to watch pods in the whole cluster; playbooks/access.yml" in caplog.text
     assert token not in caplog.text
+    access(cluster_access_watch_pods=True)
+    assert source.silent(2)
+    caplog.clear()
+    pod("b")
+    assert source.next()["names"] == ["demand/a", "demand/b"]
+    assert not caplog.text
 
 
 def test_an_api_that_is_away_for_a_while(start, pod, cluster, caplog):
