@@ -280,8 +280,8 @@ def unschedulable(lab: Lab, app: str) -> int:
 
 def test_an_empty_gpu_follows_the_pods_that_wait(lab: Lab, mixed: Run) -> None:
     """Five pods of 1g.10gb run after one pass; then one of 2g.20gb, and the five do not notice."""
-    whole = {"mig_layouts": {"mixed": [{"gpus": "all", "mig": False}]}}
-    run = site(lab, "-e", json.dumps(whole), limit=ELASTIC)
+    as_it_is = ("-e", json.dumps({"mig_layouts": {"mixed": []}}))
+    run = site(lab, *as_it_is, limit=ELASTIC)
     assert run.rc == 0, run.messages()
     inventory = lab.directory / "demand.yml"
     inventory.write_text(json.dumps({"mig_demand": {"hosts": {ELASTIC: {}}}}))
@@ -302,3 +302,8 @@ def test_an_empty_gpu_follows_the_pods_that_wait(lab: Lab, mixed: Run) -> None:
     wait("it runs", lambda: len(running(lab, "bigger")) == 1)
     assert running(lab, "small") == first
     assert offered(lab, ELASTIC) == {"nvidia.com/mig-1g.10gb": 5, "nvidia.com/mig-2g.20gb": 1}
+
+    again = site(lab, *as_it_is, limit=ELASTIC)
+    assert again.rc == 0, again.messages()
+    assert not any(again.changed().values()), again.changed()
+    assert running(lab, "small") == first
