@@ -75,8 +75,11 @@ def test_the_cron_job_finds_the_playbook_in_the_image(job: dict[str, Any]) -> No
 
 
 def test_an_inventory_as_the_config_map_has_it(tmp_path: Path) -> None:
-    """One file, with all that group_vars had."""
-    file = tmp_path / "inventory.yml"
+    """One file, with all that group_vars had, in the folder that kubelet makes of it."""
+    (tmp_path / "..2026").mkdir()
+    (tmp_path / "..data").symlink_to("..2026")
+    (tmp_path / "inventory.yml").symlink_to("..data/inventory.yml")
+    file = tmp_path / "..2026/inventory.yml"
     source = ROOT / "inventories/example"
     run(BIN / "ansible-inventory", "-i", source, "--list", "--yaml", "--export", "--output", file)
     assert inventory(tmp_path)["_meta"] == inventory(source)["_meta"]

@@ -62,7 +62,7 @@ def test_the_same_pods_are_told_of_ever_more_rarely(events):
 
 def repeat(events: Events, what: Pending, times: int) -> float:
     now = 0.0
-    for _ in range(times):
+    for _time in range(times):
         now = events.due(what, now)
         events.sent(what, now)
     return now
