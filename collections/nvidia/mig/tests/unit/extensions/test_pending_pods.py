@@ -9,7 +9,6 @@ import time
 
 import pytest
 import yaml
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes import pod_watch
 from ansible_collections.nvidia.mig.tests.unit.extensions.source_support import Running
 from ansible_collections.nvidia.mig.tests.unit.roles.plays import messages, play
 
@@ -73,38 +72,35 @@ def test_the_same_pods_again_after_a_while_and_new_ones_at_once(start, pod, core
     assert source.silent(4)
 
 
-def test_the_right_that_it_needs(start, pod, cluster, tmp_path, caplog, monkeypatch):
-    """The account lacks it by default, which is told; what it may list, it finds by each attempt."""
-    monkeypatch.setattr(pod_watch, "LAST_RETRY", 1)
+def test_the_right_that_it_needs(start, pod, cluster, core, tmp_path, caplog):
+    """An account that was told to may watch; if it may not, that is told, and it finds what it may list."""
+    from kubernetes import client
 
-    def access(**more):
-        account = {
-            "cluster_access_name": "watcher",
-            "cluster_access_namespace": "watcher",
-            "cluster_access_node_feature_discovery": False,
-            "cluster_access_kubeconfig": str(tmp_path / "kubeconfig"),
-            "cluster_access_admin_kubeconfig": str(cluster.kubeconfig),
-            **more,
-        }
-        tasks = [{"ansible.builtin.include_role": {"name": "nvidia.mig.cluster_access"}, "vars": account}]
-        output = play(tmp_path, {"it": {}}, tasks)
-        assert not messages(output), output
-
-    access()
+    account = {
+        "cluster_access_name": "watcher",
+        "cluster_access_namespace": "watcher",
+        "cluster_access_node_feature_discovery": False,
+        "cluster_access_watch_pods": True,
+        "cluster_access_kubeconfig": str(tmp_path / "kubeconfig"),
+        "cluster_access_admin_kubeconfig": str(cluster.kubeconfig),
+    }
+    tasks = [{"ansible.builtin.include_role": {"name": "nvidia.mig.cluster_access"}, "vars": account}]
+    output = play(tmp_path, {"it": {}}, tasks)
+    assert not messages(output), output
     token = yaml.safe_load((tmp_path / "kubeconfig").read_text())["users"][0]["user"]["token"]
-    source = start(kubeconfig=str(tmp_path / "kubeconfig"), batch_window=0)
+    able = start(kubeconfig=str(tmp_path / "kubeconfig"), batch_window=0)
     pod("a")
-    assert source.next(90)["names"] == ["demand/a"]
+    assert able.next()["names"] == ["demand/a"]
+    assert not caplog.text
+
+    less = {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]}
+    client.RbacAuthorizationV1Api(core.api_client).patch_cluster_role("watcher", less)
+    unable = start(kubeconfig=str(tmp_path / "kubeconfig"), batch_window=0)
+    assert unable.next()["names"] == ["demand/a"]
     while not caplog.text:
-        assert source.silent(0.1)
+        assert unable.silent(0.1)
     assert "lacks the right to watch pods in the whole cluster; playbooks/access.yml" in caplog.text
     assert token not in caplog.text
-    access(cluster_access_watch_pods=True)
-    assert source.silent(2)
-    caplog.clear()
-    pod("b")
-    assert source.next()["names"] == ["demand/a", "demand/b"]
-    assert not caplog.text
 
 
 def test_an_api_that_is_away_for_a_while(start, pod, cluster, caplog):
