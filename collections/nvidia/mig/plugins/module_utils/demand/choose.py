@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Callable, Dict, List, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Model, Part, Targets
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.worth import undo_what_does_not_pay
 
 _SMALL = 2000  # choices up to which every node is planned for itself from the start
 _MIDDLE = 12000  # choices up to which that is tried if the plan for groups could be better
@@ -45,6 +47,15 @@ def choose(problem: Problem, clock: Callable[[], float], deadline: float, cost: 
     """Plan. Whatever the time, what is returned can be carried out."""
     # A plan must bring more than it costs, so what just brings it does not count.
     cost *= 1.001
+    best = _best(problem, clock, deadline, cost, gap)
+    if cost:
+        still = _as_it_is(problem, best.parts)
+        if _score(problem, still, cost) >= _score(problem, best, cost):
+            return still
+    return best
+
+
+def _best(problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Choice:
     if _size(problem) <= _SMALL:
         problem.refine(every=True)
         if _size(problem) > _SMALL:
@@ -54,13 +65,21 @@ def choose(problem: Problem, clock: Callable[[], float], deadline: float, cost: 
     if _size(problem) > _MIDDLE or clock() >= deadline or _is_near(problem, rough, gap):
         return rough
     fine = _each(problem, clock, deadline, cost, gap)
-    best = fine if _reached(problem, fine) >= _reached(problem, rough) else rough
+    best = fine if _score(problem, fine, cost) >= _score(problem, rough, cost) else rough
     levels = len(problem.demand.levels)
     known = {part.name: part.bound for part in rough.parts[:levels]}
     best.parts = [
         replace(part, bound=min(part.bound, known.get(part.name, part.bound))) for part in fine.parts
     ]
     return best
+
+
+def _as_it_is(problem: Problem, parts: List[Part]) -> Choice:
+    """No GPU changes, and pods take the devices that are there."""
+    spread, nothing = Spread(problem), Targets(parts)
+    spread.carry_out([], nothing)
+    spread.fill(Counter(dict(enumerate(problem.pods))))
+    return _admitted(problem, spread, nothing)
 
 
 def _each(problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Choice:
@@ -72,6 +91,8 @@ def _each(problem: Problem, clock: Callable[[], float], deadline: float, cost: f
     if not targets.solved:
         left = Counter(dict(enumerate(problem.pods)))
     spread.fill(left)
+    if cost:
+        spread.fill(undo_what_does_not_pay(problem, spread, cost))
     return _admitted(problem, spread, targets)
 
 
@@ -89,6 +110,8 @@ def _in_groups(
     else:
         spread.carry_out([], targets)
         left = Counter(dict(enumerate(problem.pods)))
+    if cost:
+        left += undo_what_does_not_pay(problem, spread, cost)
     if left:
         # Room that the lost pods leave can serve others.
         placed = Counter[int]()
@@ -107,6 +130,12 @@ def _reached(problem: Problem, choice: Choice) -> List[int]:
         for _shape, level, pods in form.members:
             found[level] += pods * count
     return found
+
+
+def _score(problem: Problem, choice: Choice, cost: float) -> List[float]:
+    """By level, the pods of this and the higher ones, after what changes cost."""
+    changed = sum(option.touched for place in choice.places for option in place.chosen.values())
+    return [pods - cost * changed for pods in accumulate(_reached(problem, choice))]
 
 
 def _is_near(problem: Problem, choice: Choice, gap: float) -> bool:
@@ -228,9 +257,7 @@ def _admitted(problem: Problem, spread: Spread, targets: Targets) -> Choice:
                 break
             taken = min(surplus, place.pods[shape])
             if taken:
-                place.pods[shape] -= taken
-                for at, number in enumerate(problem.devices[shape]):
-                    place.spare[at] += number * taken
+                spread.take_off(place, shape, taken)
                 surplus -= taken
     return Choice(targets.parts, spread.places, single, gangs)
 

@@ -17,7 +17,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Program, Term
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Answer, Program, Term
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.solver import Solver
 
 COSTS = ("destroyed", "changed", "mode_changes")
@@ -93,6 +93,7 @@ class Model:
         for level in range(len(self.problem.demand.levels)):
             terms = self._level(level)
             most = sum(self._upper(term) for term in terms)
+            answer: Optional[Answer] = None
             if cost or values is None or _total(terms, values) < most:
                 goal = [*before, *terms, *charge] if cost else terms
                 # Half of what is left, so that the next parts have some time, too.
@@ -101,10 +102,16 @@ class Model:
                 if not cost and abs(answer.bound) < most:
                     most = floor(answer.bound + 1e-4)
             value = None if values is None else _total(terms, values)
+            if cost and answer is not None and values is not None and value is not None:
+                # What a plan could be better, in pods, after what its changes cost.
+                better = min(most, answer.bound - _sum(goal, values))
+                most = min(most, value + max(0, floor(better + 1e-4)))
             found.parts.append(Part(f"level {level}", most))
             if value:
                 solver.hold(terms, value)
             before += terms
+        if cost and values is not None:
+            solver.hold([*before, *charge], _sum([*before, *charge], values) - 1e-6)
         if values is not None:
             values = self._least(solver, values, clock, deadline, found)
         if values is not None:
@@ -135,6 +142,7 @@ class Model:
         goal = self._weighted(levels, cost)
         solver.relax(goal, deadline - clock())
         before: List[Term] = []
+        best: Optional[float] = None
         for level, terms in enumerate(levels):
             most = sum(self._upper(term) for term in terms)
             best = solver.relax([*before, *terms, *charge] if cost else terms, deadline - clock())
@@ -145,6 +153,8 @@ class Model:
                 solver.hold(terms, most)
             found.parts.append(Part(f"level {level}", most))
             before += terms
+        if cost and best is not None:
+            solver.hold([*before, *charge], solver.value([*before, *charge]) - 1e-6)
         for name in COSTS:
             terms = [(column, -number) for column, number in self._costs(name)]
             best = None if quick() else solver.relax(terms, deadline - clock())
@@ -359,8 +369,12 @@ class Model:
         found.gangs = {form: values[column] for form, column in self.gangs.items()}
 
 
+def _sum(terms: Sequence[Term], values: Sequence[int]) -> float:
+    return sum(number * values[column] for column, number in terms)
+
+
 def _total(terms: Sequence[Term], values: Sequence[int]) -> int:
-    return int(sum(number * values[column] for column, number in terms))
+    return int(_sum(terms, values))
 
 
 def _merged(terms: Sequence[Term]) -> List[Term]:

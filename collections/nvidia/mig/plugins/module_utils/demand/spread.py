@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Targets
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem, Site
 
 
 @dataclass
@@ -97,6 +97,24 @@ class Spread:
         for group, options, pods in zip(groups, targets.options, targets.pods):
             self._group(group, options, dict(pods))
         self._close([number for group in groups for number in group.sites])
+
+    def undo(self, site: Site, place: Place, positions: Sequence[int], gone: Mapping[int, int]) -> None:
+        """GPUs of the node stay as they are, without the pods that then have no devices, by shape."""
+        for position in positions:
+            self._add(place, place.chosen.pop(position), -1)
+            self._add(place, self.problem.classes[site.classes[position]].as_is, 1)
+        for shape, count in gone.items():
+            self.take_off(place, shape, count)
+
+    def take_off(self, place: Place, shape: int, count: int) -> None:
+        """Take pods of the shape from the node."""
+        place.pods[shape] -= count
+        if not place.pods[shape]:
+            del place.pods[shape]
+        for at, number in enumerate(self.problem.devices[shape]):
+            place.spare[at] += number * count
+        for at, need in enumerate(self.problem.demands[shape]):
+            place.free[at] += need * count
 
     def _group(
         self, group: Group, options: Dict[int, List[Tuple[Option, int]]], pods: Dict[int, int]

@@ -87,6 +87,22 @@ def test_every_plan_can_be_carried_out(seed, grouped, cost):
     assert after["n0"] >= min(bounds[1]["keep_whole_per_node"], whole["n0"])
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(min_value=10_000), st.booleans(), st.sampled_from((0.5, 1, 1.5)))
+def test_a_plan_is_worth_its_cost(seed, grouped, cost):
+    nodes, asked, _names = case(seed)
+    asked = [{**own, "priority": 0} for own in asked]
+    frozen = planned([{**own, "frozen": "for comparison"} for own in nodes], asked)
+    with pytest.MonkeyPatch.context() as patch:
+        if grouped:
+            patch.setattr(choose, "_SMALL", 0)
+            patch.setattr(choose, "_MIDDLE", 0)
+        result = planned(nodes, asked, change_cost=cost)
+    gain = len(result["placed"]) - len(frozen["placed"])
+    changed = result["objective"]["changed"]["value"]
+    assert gain > cost * changed or not changed
+
+
 def test_a_fleet_of_middle_size_gets_both(monkeypatch):
     monkeypatch.setattr(choose, "_SMALL", 0)
     result = planned(**cluster(5, 6, 120), time_limit=30)
