@@ -49,6 +49,7 @@ class Solver:
         self._aim(terms, seconds)
         highs = self._highs
         self._set("solve_relaxation", False)
+        self._set("presolve", "choose")
         self._set("simplex_strategy", _DUAL)
         self._set("mip_rel_gap", gap)
         self._set("mip_abs_gap", 0.99 if whole else 1e-6)
@@ -68,6 +69,7 @@ class Solver:
         self._set("solve_relaxation", True)
         # Another objective leaves the last solution possible, so the primal method goes on from there.
         self._set("simplex_strategy", _DUAL if self._relaxed is None else _PRIMAL)
+        self._set("presolve", "off")  # it takes longer than it saves
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
