@@ -102,9 +102,13 @@ def _in_groups(
     """Groups of nodes by their sums, then the nodes themselves."""
     groups = problem.groups()
     middle = (clock() + deadline) / 2
-    targets = Model(problem, groups).solve_sums(clock, deadline, cost, lambda: clock() > middle)
+    model = Model(problem, groups)
+    targets = model.solve_sums(clock, deadline, cost, lambda: clock() > middle)
     spread = Spread(problem)
     if targets.solved:
+        laid = spread.lay_several(groups, targets)
+        if laid is not None:
+            model.solve_rest(laid, max(0.2, deadline - clock()), cost, targets)
         left = spread.carry_out(groups, targets)
         left = _repair(problem, spread, left, targets, clock, deadline, gap)
     else:

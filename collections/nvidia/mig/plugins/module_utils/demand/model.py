@@ -50,6 +50,19 @@ class Targets:
     solved: bool = False
 
 
+@dataclass
+class Laid:
+    """What is fixed in a group.
+
+    Args:
+        options: by class and option, GPUs that have taken it; those that stay as they are, too.
+        pods: by shape, how many run; of others it is open.
+    """
+
+    options: Dict[Tuple[int, Option], int] = field(default_factory=dict)
+    pods: Dict[int, int] = field(default_factory=dict)
+
+
 class Model:
     """The program of some groups."""
 
@@ -74,6 +87,8 @@ class Model:
         self.gangs: Dict[Form, int] = {}
         self._cost_terms: Dict[str, List[Term]] = {}
         self._placed: Dict[int, List[Term]] = {}  # by shape, its columns over the groups
+        self._rows: Dict[Tuple[int, int], int] = {}  # by group and class, the row of its GPUs
+        self._solver: Optional[Solver] = None
         self._whole: List[Tuple[int, List[Term]]] = []  # by group, GPUs that are whole: a constant and terms
         for number, group in enumerate(groups):
             self._add_group(number, group)
@@ -164,12 +179,40 @@ class Model:
         if not solver.relaxed:
             return found
         solver.release()
+        self._solver = solver
+        self._round(solver, goal, max(0.2, deadline - clock()), found)
+        return found
+
+    def solve_rest(self, laid: Sequence[Laid], seconds: float, cost: float, targets: Targets) -> None:
+        """Choose anew what `solve_sums` chose, but for GPUs and pods that are laid by now, by group."""
+        solver = self._solver
+        if solver is None:
+            return
+        least: Dict[int, int] = {}
+        most: Dict[int, int] = {}
+        for group, name, option, column in self.options:
+            least[column] = laid[group].options.get((name, option), 0)
+        for group, shape, column in self.pods:
+            if shape in laid[group].pods:
+                least[column] = most[column] = laid[group].pods[shape]
+        counts = {}
+        for (group, name), row in self._rows.items():
+            kept = laid[group].options.get((name, self.problem.classes[name].as_is), 0)
+            if kept:
+                counts[row] = self.groups[group].classes[name] - kept
+        solver.restrict(least, most, counts)
+        levels = [self._level(level) for level in range(len(self.problem.demand.levels))]
+        goal = self._weighted(levels, cost)
+        if solver.relax(goal, seconds) is not None:
+            self._round(solver, goal, seconds, targets)
+
+    def _round(self, solver: Solver, goal: Sequence[Term], seconds: float, found: Targets) -> None:
+        """Whole numbers beside what the relaxation came to."""
         pods = [column for _group, _shape, column in self.pods]
         solver.confine([*pods, *self.single.values(), *self.gangs.values()])
-        answer = solver.maximise(goal, max(0.2, deadline - clock()), 1e-5, whole=False)
+        answer = solver.maximise(goal, seconds, 1e-5, whole=False)
         if answer.values is not None:
             self._read(answer.values, found)
-        return found
 
     def _weighted(self, levels: Sequence[Sequence[Term]], cost: float) -> List[Term]:
         """All parts of the objective in one, each much heavier than the next: a start for the rest."""
@@ -232,6 +275,7 @@ class Model:
                 if option.mode:
                     moves.append((column, -1 if choices.whole else 1))
             if columns:
+                self._rows[number, name] = len(program.rows)
                 program.at_most(columns, count)
         sums = [sum(problem.sites[n].free[at] for n in group.sites) for at in range(len(problem.needs))]
         wants: List[List[Term]] = [[] for dummy in problem.needs]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Answer, Program, Term
 
@@ -29,6 +29,8 @@ class Solver:
         self.width = len(program.uppers)
         self._last: Any = None
         self._relaxed: Any = None
+        self._basis: Any = None
+        self._lowers = numpy.zeros(self.width)
         self._rows = len(program.rows)
         self._uppers = numpy.array(program.uppers)
         self._all = numpy.arange(self.width, dtype=numpy.int32)
@@ -93,11 +95,27 @@ class Solver:
 
     def confine(self, free_below: Sequence[int]) -> None:
         """From now on every column stays beside what `relax` found last; ``free_below`` may also be less."""
+        self._basis = self._highs.getBasis()
         lower = numpy.floor(self._relaxed + 1e-6)
         upper = numpy.minimum(self._uppers, numpy.ceil(self._relaxed - 1e-6))
         lower = numpy.minimum(lower, upper)
-        lower[numpy.array(free_below, dtype=numpy.int32)] = 0
+        below = numpy.array(free_below, dtype=numpy.int32)
+        lower[below] = self._lowers[below]
         self._highs.changeColsBounds(self.width, self._all, lower, upper)
+
+    def restrict(
+        self, least: Mapping[int, float], most: Mapping[int, float], rows: Mapping[int, float]
+    ) -> None:
+        """Columns that must be at least or at most so, rows that must be at most so; no longer confined."""
+        for column, value in least.items():
+            self._lowers[column] = value
+        for column, value in most.items():
+            self._uppers[column] = value
+        for row, value in rows.items():
+            self._highs.changeRowBounds(row, -highspy.kHighsInf, value)
+        self._highs.changeColsBounds(self.width, self._all, self._lowers, self._uppers)
+        self._highs.setBasis(self._basis)
+        self._last = self._relaxed = None
 
     def _aim(self, terms: Sequence[Term], seconds: float) -> None:
         costs = numpy.zeros(self.width)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Targets
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Laid, Targets
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem, Site
 
@@ -73,6 +73,53 @@ class Spread:
                 self._add(place, choices.as_is, 1)
         return place
 
+    def lay_several(self, groups: Sequence[Group], targets: Targets) -> Optional[List[Laid]]:
+        """On groups of many nodes, lay the pods that need several devices of one, before anything else.
+
+        Returns:
+            By group what is fixed by that; None if all could be laid as it was chosen.
+        """
+        found = []
+        as_chosen = True
+        for group, options, pods in zip(groups, targets.options, targets.pods):
+            laid = Laid()
+            found.append(laid)
+            if len(group.sites) == 1:
+                continue
+            places = [self.places[number] for number in group.sites]
+            pool = self._pool(group, options)
+            for shape in sorted(pods, key=self._hard_first):
+                if sum(self.problem.devices[shape]) > 1:
+                    left = self._lay_several(group, places, pool, shape, pods[shape], False)
+                    if left:
+                        as_chosen = False
+                        left = self._lay_several(group, places, pool, shape, left, True)
+                    laid.pods[shape] = pods[shape] - left
+            laid.options = self._chosen(group)
+        return None if as_chosen else found
+
+    def _chosen(self, group: Group) -> Dict[Tuple[int, Option], int]:
+        """By class and option, how many GPUs of the group have taken it."""
+        found: Dict[Tuple[int, Option], int] = {}
+        for number in group.sites:
+            classes = self.problem.sites[number].classes
+            for position, option in self.places[number].chosen.items():
+                key = (classes[position], option)
+                found[key] = found.get(key, 0) + 1
+        return found
+
+    def _pool(self, group: Group, options: Dict[int, List[Tuple[Option, int]]]) -> Pool:
+        """The options that GPUs of the group are still to take."""
+        taken = self._chosen(group)
+        pool: Pool = {}
+        for name, count in group.classes.items():
+            chosen = [*options.get(name, ())]
+            chosen.append((self.problem.classes[name].as_is, count - sum(number for _o, number in chosen)))
+            pool[name] = [
+                Share(option, max(0, number - taken.get((name, option), 0))) for option, number in chosen
+            ]
+        return pool
+
     def carry_out(self, groups: Sequence[Group], targets: Targets) -> Counter[int]:
         """Lay out all groups; returns the pods, by shape, that found no place."""
         left: Counter[int] = Counter()
@@ -121,17 +168,11 @@ class Spread:
     ) -> Counter[int]:
         problem = self.problem
         places = [self.places[number] for number in group.sites]
-        pool: Pool = {}
-        for name, count in group.classes.items():
-            shares = [Share(*chosen) for chosen in options.get(name, ())]
-            rest = count - sum(share.left for share in shares)
-            pool[name] = [*shares, Share(problem.classes[name].as_is, rest)]
+        for place in places:
+            for shape, count in place.pods.items():
+                pods[shape] -= count
+        pool = self._pool(group, options)
         shapes = sorted(pods, key=self._hard_first)
-        several = [shape for shape in shapes if sum(problem.devices[shape]) > 1] if len(places) > 1 else []
-        for shape in several:
-            pods[shape] = self._lay_several(group, places, pool, shape, pods[shape])
-        if several:
-            self._make_up(places, pool, pods)
         for name in [name for name, shares in pool.items() if not any(share.left for share in shares[:-1])]:
             del pool[name]
         for place in places:
@@ -144,7 +185,9 @@ class Spread:
                 pods[shape] = self._lay_out(places, group, shape, pods[shape])
         return +Counter(pods)
 
-    def _lay_several(self, group: Group, places: Sequence[Place], pool: Pool, shape: int, count: int) -> int:
+    def _lay_several(
+        self, group: Group, places: Sequence[Place], pool: Pool, shape: int, count: int, borrow: bool
+    ) -> int:
         """Pods that need several devices of one node: to the fewest nodes, so that little is left over."""
         problem = self.problem
         devices = problem.devices[shape]
@@ -162,17 +205,16 @@ class Spread:
                     have += best * len(gpus)
                 order.append((have, position))
         order.sort(reverse=True)
-        for borrow in (False, True):
-            for _have, position in order if count else ():
-                while count and self._take_several(places[position], pool, shape, borrow):
-                    count -= 1
+        for _have, position in order:
+            while count and self._take_several(places[position], pool, shape, borrow):
+                count -= 1
         return count
 
     def _take_several(self, place: Place, pool: Pool, shape: int, borrow: bool) -> bool:
         """One such pod, if GPUs of the node can take options that make it possible.
 
         Args:
-            borrow: also options that were not chosen for this class; what a GPU was to be is then lost.
+            borrow: also options that were not chosen for this class.
         """
         if not self.problem.fits(shape, place.free):
             return False
@@ -182,7 +224,7 @@ class Spread:
             while place.spare[at] < number:
                 found = self._most_useful(place, pool, devices, at)
                 if found is None and borrow:
-                    found = self._borrowed(place, pool, devices, at)
+                    found = self._most_useful(place, self._every(place), devices, at)
                 if found is None:
                     for name, position, share in reversed(taken):
                         self._add(place, place.chosen.pop(position), -1)
@@ -198,21 +240,14 @@ class Spread:
         self._lay(place, shape, 1)
         return True
 
-    def _borrowed(
-        self, place: Place, pool: Pool, devices: Sequence[int], at: int
-    ) -> Optional[Tuple[int, Option, Share]]:
-        """As `_most_useful`, with any option of the class, in place of the one that offers the least."""
-        options = {
-            name: [Share(option, 1) for option in self.problem.classes[name].options]
+    def _every(self, place: Place) -> Pool:
+        """All that the node's open GPUs could be."""
+        classes = self.problem.classes
+        return {
+            name: [Share(option, 1) for option in classes[name].options]
             for name, gpus in place.open.items()
             if gpus
         }
-        found = self._most_useful(place, options, devices, at)
-        if found is None:
-            return None
-        name, option, _share = found
-        shares = [share for share in pool[name] if share.left]
-        return name, option, min(shares, key=lambda share: sum(share.option.offers))
 
     @staticmethod
     def _most_useful(
@@ -230,37 +265,6 @@ class Spread:
                     if best is None or rank > best_rank:
                         best, best_rank = (name, share.option, share), rank
         return best
-
-    def _make_up(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:
-        """What was lost by borrowing: from GPUs whose option nobody needs any more."""
-        problem = self.problem
-        lacks = [-sum(place.spare[at] for place in places) for at in range(len(problem.resources))]
-        for shares in pool.values():
-            for share in shares:
-                for at, number in enumerate(share.option.offers):
-                    lacks[at] -= number * share.left
-        for shape, count in pods.items():
-            for at, number in problem.asked[shape]:
-                lacks[at] += number * count
-        for name, shares in pool.items():
-            for share in list(shares):
-                offers = share.option.offers
-                while share.left and max(lacks) > 0:
-                    if any(number and lacks[at] + number > 0 for at, number in enumerate(offers)):
-                        break  # somebody needs it
-                    gain, option = max(
-                        (
-                            (sum(min(n, max(0, lack)) for n, lack in zip(own.offers, lacks)), own)
-                            for own in problem.classes[name].options
-                        ),
-                        key=lambda found: found[0],
-                        default=(0, share.option),
-                    )
-                    if not gain:
-                        break
-                    share.left -= 1
-                    shares.insert(0, Share(option, 1))
-                    lacks = [lack + old - new for lack, old, new in zip(lacks, offers, option.offers)]
 
     def _deal(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:
         """Options to nodes: the one whose pods need the most to the node that has the most left for them."""
@@ -283,7 +287,7 @@ class Spread:
             heapify(heaps[name])
         for _weight, name, share, load in work:
             heap = heaps[name]
-            while share.left:
+            while share.left > 0 and heap:
                 key, number = heappop(heap)
                 now = -min(left[number])
                 if now > key + 1e-9:
