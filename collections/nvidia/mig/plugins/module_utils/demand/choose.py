@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Callable, Dict, List, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Model, Part, Targets
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Laid, Model, Part, Targets
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.several import Several
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.worth import undo_what_does_not_pay
 
@@ -106,9 +107,14 @@ def _in_groups(
     targets = model.solve_sums(clock, deadline, cost, lambda: clock() > middle)
     spread = Spread(problem)
     if targets.solved:
-        laid = spread.lay_several(groups, targets)
-        if laid is not None:
-            model.solve_rest(laid, max(0.2, deadline - clock()), cost, targets)
+        laid = [
+            Several(spread, group, model.prices(number), options).lay(pods)
+            if len(group.sites) > 1
+            else Laid()
+            for number, (group, options, pods) in enumerate(zip(groups, targets.options, targets.pods))
+        ]
+        model.solve_rest(laid, max(0.2, deadline - clock()), cost, targets)
+    if targets.solved:
         left = spread.carry_out(groups, targets)
         left = _repair(problem, spread, left, targets, clock, deadline, gap)
     else:
@@ -143,9 +149,13 @@ def _score(problem: Problem, choice: Choice, cost: float) -> List[float]:
 
 
 def _is_near(problem: Problem, choice: Choice, gap: float) -> bool:
-    reached = _reached(problem, choice)
-    bounds = [part.bound for part in choice.parts[: len(reached)]]
-    return all(own >= bound * (1 - gap) for own, bound in zip(reached, bounds))
+    """Whether it is near enough; without a gap, what is destroyed and changed must be the least, too."""
+    values = _reached(problem, choice)
+    bounds = [part.bound for part in choice.parts]
+    if any(own < bound * (1 - gap) for own, bound in zip(values, bounds)):
+        return False
+    costs = [option.cost for place in choice.places for option in place.chosen.values()]
+    return gap > 0 or all(sum(own) <= bound for own, bound in zip(zip(*costs), bounds[len(values) :]))
 
 
 def _size(problem: Problem) -> int:

@@ -10,6 +10,7 @@ and no plan can be better for a group of many.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import floor
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
@@ -55,12 +56,29 @@ class Laid:
     """What is fixed in a group.
 
     Args:
-        options: by class and option, GPUs that have taken it; those that stay as they are, too.
+        options: by class, the options that GPUs have taken (by identity; those that stay as they are, too).
         pods: by shape, how many run; of others it is open.
     """
 
-    options: Dict[Tuple[int, Option], int] = field(default_factory=dict)
+    options: Dict[int, List[Option]] = field(default_factory=dict)
     pods: Dict[int, int] = field(default_factory=dict)
+
+    def take(self, name: int, option: Option) -> None:
+        self.options.setdefault(name, []).append(option)
+
+
+class Prices:
+    """What it costs the objective if one more GPU takes an option, by the relaxed program; of one group.
+
+    Args:
+        prices: by class and the option's identity.
+    """
+
+    def __init__(self, prices: Dict[Tuple[int, int], float]) -> None:
+        self._prices = prices
+
+    def of(self, name: int, option: Option) -> float:
+        return self._prices.get((name, id(option)), 0.0)
 
 
 class Model:
@@ -88,6 +106,7 @@ class Model:
         self._cost_terms: Dict[str, List[Term]] = {}
         self._placed: Dict[int, List[Term]] = {}  # by shape, its columns over the groups
         self._rows: Dict[Tuple[int, int], int] = {}  # by group and class, the row of its GPUs
+        self._columns: Dict[Tuple[int, int], List[Tuple[Option, int]]] = {}  # by group and class
         self._solver: Optional[Solver] = None
         self._whole: List[Tuple[int, List[Term]]] = []  # by group, GPUs that are whole: a constant and terms
         for number, group in enumerate(groups):
@@ -146,7 +165,7 @@ class Model:
     def solve_sums(
         self, clock: Callable[[], float], deadline: float, cost: float, quick: Callable[[], bool]
     ) -> Targets:
-        """For groups of many nodes: bounds by relaxation, and whole numbers beside its solution.
+        """For groups of many nodes: bounds by relaxation, and about what its solution has.
 
         Args:
             quick: whether time is short, so that only pods are counted exactly, not what is destroyed.
@@ -180,34 +199,45 @@ class Model:
             return found
         solver.release()
         self._solver = solver
-        self._round(solver, goal, max(0.2, deadline - clock()), found)
+        self._read(solver.nearest(), found)
         return found
 
-    def solve_rest(self, laid: Sequence[Laid], seconds: float, cost: float, targets: Targets) -> None:
-        """Choose anew what `solve_sums` chose, but for GPUs and pods that are laid by now, by group."""
+    def prices(self, number: int) -> Prices:
+        """Those of a group, after `solve_sums`."""
+        found: Dict[Tuple[int, int], float] = {}
+        if self._solver is not None:
+            for name in self.groups[number].classes:
+                for option, column in self._columns.get((number, name), ()):
+                    found[name, id(option)] = self._solver.price_of_column(column)
+                if (number, name) in self._rows:
+                    row = self._rows[number, name]
+                    found[name, id(self.problem.classes[name].as_is)] = self._solver.price_of_row(row)
+        return Prices(found)
+
+    def solve_rest(self, laid: Sequence[Laid], seconds: float, cost: float, found: Targets) -> None:
+        """Whole numbers after `solve_sums`, beside the GPUs and pods that are laid by now, by group."""
         solver = self._solver
         if solver is None:
             return
         least: Dict[int, int] = {}
         most: Dict[int, int] = {}
-        for group, name, option, column in self.options:
-            least[column] = laid[group].options.get((name, option), 0)
-        for group, shape, column in self.pods:
-            if shape in laid[group].pods:
-                least[column] = most[column] = laid[group].pods[shape]
-        counts = {}
-        for (group, name), row in self._rows.items():
-            kept = laid[group].options.get((name, self.problem.classes[name].as_is), 0)
-            if kept:
-                counts[row] = self.groups[group].classes[name] - kept
+        counts: Dict[int, int] = {}
+        for number, own in enumerate(laid):
+            for name, options in own.options.items():
+                columns = self._columns[number, name]
+                taken = Counter(map(id, options))
+                least.update({column: taken[id(option)] for option, column in columns if id(option) in taken})
+                kept = taken[id(self.problem.classes[name].as_is)]
+                counts[self._rows[number, name]] = self.groups[number].classes[name] - kept
+        for number, shape, column in self.pods:
+            if shape in laid[number].pods:
+                least[column] = most[column] = laid[number].pods[shape]
         solver.restrict(least, most, counts)
         levels = [self._level(level) for level in range(len(self.problem.demand.levels))]
         goal = self._weighted(levels, cost)
-        if solver.relax(goal, seconds) is not None:
-            self._round(solver, goal, seconds, targets)
-
-    def _round(self, solver: Solver, goal: Sequence[Term], seconds: float, found: Targets) -> None:
-        """Whole numbers beside what the relaxation came to."""
+        found.solved = False
+        if solver.relax(goal, seconds) is None:
+            return
         pods = [column for _group, _shape, column in self.pods]
         solver.confine([*pods, *self.single.values(), *self.gangs.values()])
         answer = solver.maximise(goal, seconds, 1e-5, whole=False)
@@ -265,9 +295,11 @@ class Model:
                 base[at] += offered * count
             whole += count * choices.whole
             columns: List[Term] = []
+            own = self._columns[number, name] = []
             for option in choices.options:
                 column = program.column(count)
                 columns.append((column, 1))
+                own.append((option, column))
                 self.options.append((number, name, option, column))
                 for at, offered in enumerate(option.offers):
                     if offered != choices.as_is.offers[at]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Answer, Program, Term
 
@@ -30,6 +30,7 @@ class Solver:
         self._last: Any = None
         self._relaxed: Any = None
         self._basis: Any = None
+        self._duals: Tuple[List[float], List[float]] = [], []  # of the first `relax`
         self._lowers = numpy.zeros(self.width)
         self._rows = len(program.rows)
         self._uppers = numpy.array(program.uppers)
@@ -75,7 +76,11 @@ class Solver:
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
-        self._relaxed = numpy.array(self._highs.getSolution().col_value)
+        solution = self._highs.getSolution()
+        if self._basis is None:
+            self._basis = self._highs.getBasis()
+            self._duals = list(solution.col_dual), list(solution.row_dual)
+        self._relaxed = numpy.array(solution.col_value)
         return float(self._highs.getInfo().objective_function_value)
 
     @property
@@ -87,6 +92,18 @@ class Solver:
         """What the terms come to in the solution of `relax`."""
         return float(sum(coefficient * self._relaxed[column] for column, coefficient in terms))
 
+    def nearest(self) -> List[int]:
+        """Whole numbers beside the solution of `relax`; they need not go together."""
+        return [int(value) for value in self._relaxed + 0.5]
+
+    def price_of_column(self, column: int) -> float:
+        """What the objective of the first `relax` loses if the column is one more than it is there."""
+        return max(0.0, -self._duals[0][column])
+
+    def price_of_row(self, row: int) -> float:
+        """What it loses if the row's upper bound is one less."""
+        return max(0.0, self._duals[1][row])
+
     def release(self) -> None:
         """Forget what was held."""
         rows = self._highs.getNumRow()
@@ -95,12 +112,12 @@ class Solver:
 
     def confine(self, free_below: Sequence[int]) -> None:
         """From now on every column stays beside what `relax` found last; ``free_below`` may also be less."""
-        self._basis = self._highs.getBasis()
         lower = numpy.floor(self._relaxed + 1e-6)
         upper = numpy.minimum(self._uppers, numpy.ceil(self._relaxed - 1e-6))
         lower = numpy.minimum(lower, upper)
         below = numpy.array(free_below, dtype=numpy.int32)
         lower[below] = self._lowers[below]
+        upper[below] = numpy.minimum(self._uppers[below], upper[below] + 1)
         self._highs.changeColsBounds(self.width, self._all, lower, upper)
 
     def restrict(

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What was chosen for groups -> what each GPU becomes and which node runs which pods, within what each has.
 
-On a group of one node nothing is left to choose. Else pods that need several devices are laid first, on the
-node that they fill best; then each node gets options by the CPU and the like that it has for them, and each
-of the other pods goes to the node that has the most left per device. What finds no place so is returned.
+On a group of one node nothing is left to choose. Else each node gets options by the CPU and the like that it
+has for them, and each pod goes to the node that has the most left per device. What finds no place so is
+returned. Pods that need several devices are laid already; see `several`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Laid, Targets
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Targets
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem, Site
 
@@ -73,31 +73,6 @@ class Spread:
                 self._add(place, choices.as_is, 1)
         return place
 
-    def lay_several(self, groups: Sequence[Group], targets: Targets) -> Optional[List[Laid]]:
-        """On groups of many nodes, lay the pods that need several devices of one, before anything else.
-
-        Returns:
-            By group what is fixed by that; None if all could be laid as it was chosen.
-        """
-        found = []
-        as_chosen = True
-        for group, options, pods in zip(groups, targets.options, targets.pods):
-            laid = Laid()
-            found.append(laid)
-            if len(group.sites) == 1:
-                continue
-            places = [self.places[number] for number in group.sites]
-            pool = self._pool(group, options)
-            for shape in sorted(pods, key=self._hard_first):
-                if sum(self.problem.devices[shape]) > 1:
-                    left = self._lay_several(group, places, pool, shape, pods[shape], False)
-                    if left:
-                        as_chosen = False
-                        left = self._lay_several(group, places, pool, shape, left, True)
-                    laid.pods[shape] = pods[shape] - left
-            laid.options = self._chosen(group)
-        return None if as_chosen else found
-
     def _chosen(self, group: Group) -> Dict[Tuple[int, Option], int]:
         """By class and option, how many GPUs of the group have taken it."""
         found: Dict[Tuple[int, Option], int] = {}
@@ -133,7 +108,7 @@ class Spread:
         for site, place in zip(self.problem.sites, self.places):
             if any(place.spare):
                 for shape in sorted([own for own in site.shapes if left[own]], key=self._hard_first):
-                    left[shape] -= self._lay(place, shape, left[shape])
+                    left[shape] -= self.lay(place, shape, left[shape])
         return +left
 
     def replace(self, groups: Sequence[Group], targets: Targets) -> None:
@@ -144,6 +119,11 @@ class Spread:
         for group, options, pods in zip(groups, targets.options, targets.pods):
             self._group(group, options, dict(pods))
         self._close([number for group in groups for number in group.sites])
+
+    def choose(self, place: Place, name: int, option: Option) -> None:
+        """An open GPU of the class takes the option."""
+        place.chosen[place.open[name].pop()] = option
+        self._add(place, option, 1)
 
     def undo(self, site: Site, place: Place, positions: Sequence[int], gone: Mapping[int, int]) -> None:
         """GPUs of the node stay as they are, without the pods that then have no devices, by shape."""
@@ -185,87 +165,6 @@ class Spread:
                 pods[shape] = self._lay_out(places, group, shape, pods[shape])
         return +Counter(pods)
 
-    def _lay_several(
-        self, group: Group, places: Sequence[Place], pool: Pool, shape: int, count: int, borrow: bool
-    ) -> int:
-        """Pods that need several devices of one node: to the fewest nodes, so that little is left over."""
-        problem = self.problem
-        devices = problem.devices[shape]
-        wanted = [at for at, number in enumerate(devices) if number]
-        order = []
-        for position, number in enumerate(group.sites):
-            if shape in problem.sites[number].shapes:
-                place = places[position]
-                have = sum(place.spare[at] for at in wanted)
-                for name, gpus in place.open.items():
-                    best = max(
-                        (sum(own.option.offers[at] for at in wanted) for own in pool[name] if own.left),
-                        default=0,
-                    )
-                    have += best * len(gpus)
-                order.append((have, position))
-        order.sort(reverse=True)
-        for _have, position in order:
-            while count and self._take_several(places[position], pool, shape, borrow):
-                count -= 1
-        return count
-
-    def _take_several(self, place: Place, pool: Pool, shape: int, borrow: bool) -> bool:
-        """One such pod, if GPUs of the node can take options that make it possible.
-
-        Args:
-            borrow: also options that were not chosen for this class.
-        """
-        if not self.problem.fits(shape, place.free):
-            return False
-        devices = self.problem.devices[shape]
-        taken: List[Tuple[int, int, Share]] = []
-        for at, number in enumerate(devices):
-            while place.spare[at] < number:
-                found = self._most_useful(place, pool, devices, at)
-                if found is None and borrow:
-                    found = self._most_useful(place, self._every(place), devices, at)
-                if found is None:
-                    for name, position, share in reversed(taken):
-                        self._add(place, place.chosen.pop(position), -1)
-                        place.open[name].append(position)
-                        share.left += 1
-                    return False
-                name, option, share = found
-                position = place.open[name].pop()
-                place.chosen[position] = option
-                share.left -= 1
-                self._add(place, option, 1)
-                taken.append((name, position, share))
-        self._lay(place, shape, 1)
-        return True
-
-    def _every(self, place: Place) -> Pool:
-        """All that the node's open GPUs could be."""
-        classes = self.problem.classes
-        return {
-            name: [Share(option, 1) for option in classes[name].options]
-            for name, gpus in place.open.items()
-            if gpus
-        }
-
-    @staticmethod
-    def _most_useful(
-        place: Place, pool: Pool, devices: Sequence[int], at: int
-    ) -> Optional[Tuple[int, Option, Share]]:
-        """The class and option that bring the most of the devices that the place lacks, and little else."""
-        lacks = [max(0, number - have) for number, have in zip(devices, place.spare)]
-        best: Optional[Tuple[int, Option, Share]] = None
-        best_rank = (0, 0)
-        for name, gpus in place.open.items():
-            for share in pool.get(name, ()) if gpus else ():
-                if share.left and share.option.offers[at]:
-                    useful = sum(min(a, b) for a, b in zip(share.option.offers, lacks))
-                    rank = (useful, -sum(share.option.offers))
-                    if best is None or rank > best_rank:
-                        best, best_rank = (name, share.option, share), rank
-        return best
-
     def _deal(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:
         """Options to nodes: the one whose pods need the most to the node that has the most left for them."""
         loads = self._loads(pods)
@@ -294,8 +193,7 @@ class Spread:
                     heappush(heap, (now, number))
                     continue
                 place = places[number]
-                place.chosen[place.open[name].pop()] = share.option
-                self._add(place, share.option, 1)
+                self.choose(place, name, share.option)
                 for need, own_load in enumerate(load):
                     left[number][need] -= own_load
                 share.left -= 1
@@ -331,12 +229,12 @@ class Spread:
         while heap and count:
             _ease, position = heappop(heap)
             place = places[position]
-            count -= self._lay(place, shape, min(portion, count))
+            count -= self.lay(place, shape, min(portion, count))
             if count and self._room(place, shape):
                 heappush(heap, (-self._ease(place), position))
         return count
 
-    def _lay(self, place: Place, shape: int, most: int) -> int:
+    def lay(self, place: Place, shape: int, most: int) -> int:
         """Up to ``most`` pods of the shape onto the node's spare devices; returns how many."""
         count = min(most, self._room(place, shape))
         if count:
