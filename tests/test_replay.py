@@ -23,7 +23,7 @@ def day():
 
 @pytest.fixture(scope="module")
 def layouts(day):
-    return hindsight(day, planner())["its mean"]
+    return hindsight(day, planner(gap=0.02))["its mean"]
 
 
 @pytest.fixture(scope="module")

@@ -11,18 +11,20 @@ node by node from the start, which is exact; those of middle size afterwards, if
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Laid, Model, Part, Targets
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.several import Several
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.worth import undo_what_does_not_pay
 
-_SMALL = 2000  # choices up to which every node is planned for itself from the start
+_TINY = 300  # choices up to which every node is planned for itself from the start
+_SMALL = 2000  # choices up to which it is in any case
 _MIDDLE = 12000  # choices up to which that is tried if the plan for groups could be better
 _WINDOW = 4  # nodes that are planned anew at a time
 
@@ -57,22 +59,17 @@ def choose(problem: Problem, clock: Callable[[], float], deadline: float, cost: 
 
 
 def _best(problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Choice:
-    if _size(problem) <= _SMALL:
-        problem.refine(every=True)
-        if _size(problem) > _SMALL:
-            problem.refine(every=False)
+    size = _size(problem)
+    if size <= _TINY:
         return _each(problem, clock, deadline, cost, gap)
     rough = _in_groups(problem, clock, deadline, cost, gap)
-    if _size(problem) > _MIDDLE or clock() >= deadline or _is_near(problem, rough, gap):
+    if size > _MIDDLE or clock() >= deadline or (size > _SMALL and _is_near(problem, rough, gap)):
         return rough
-    fine = _each(problem, clock, deadline, cost, gap)
-    best = fine if _score(problem, fine, cost) >= _score(problem, rough, cost) else rough
-    levels = len(problem.demand.levels)
-    known = {part.name: part.bound for part in rough.parts[:levels]}
-    best.parts = [
-        replace(part, bound=min(part.bound, known.get(part.name, part.bound))) for part in fine.parts
-    ]
-    return best
+    fine = _each(problem, clock, deadline, cost, gap, rough)
+    if _score(problem, fine, cost) >= _score(problem, rough, cost):
+        return fine
+    rough.parts = fine.parts
+    return rough
 
 
 def _as_it_is(problem: Problem, parts: List[Part]) -> Choice:
@@ -83,10 +80,22 @@ def _as_it_is(problem: Problem, parts: List[Part]) -> Choice:
     return _admitted(problem, spread, nothing)
 
 
-def _each(problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Choice:
+def _each(
+    problem: Problem,
+    clock: Callable[[], float],
+    deadline: float,
+    cost: float,
+    gap: float,
+    rough: Optional[Choice] = None,
+) -> Choice:
     """Every node for itself, which is exact if there is time."""
+    if _size(problem) <= _SMALL:
+        problem.refine(every=True)
+        if _size(problem) > _SMALL:
+            problem.refine(every=False)
     groups = problem.alone(range(len(problem.sites)))
-    targets = Model(problem, groups).solve(clock, deadline, cost, gap)
+    start = None if rough is None else _as_targets(problem, groups, rough)
+    targets = Model(problem, groups).solve(clock, deadline, cost, gap, start)
     spread = Spread(problem)
     left = spread.carry_out(groups if targets.solved else [], targets)
     if not targets.solved:
@@ -95,6 +104,21 @@ def _each(problem: Problem, clock: Callable[[], float], deadline: float, cost: f
     if cost:
         spread.fill(undo_what_does_not_pay(problem, spread, cost))
     return _admitted(problem, spread, targets)
+
+
+def _as_targets(problem: Problem, groups: Sequence[Group], choice: Choice) -> Targets:
+    """A choice for groups of one node each."""
+    found = Targets(choice.parts, single=choice.single, gangs=choice.gangs)
+    for group in groups:
+        number = group.sites[0]
+        place, classes = choice.places[number], problem.sites[number].classes
+        options: Dict[int, List[Tuple[Option, int]]] = {}
+        for position, option in place.chosen.items():
+            if option.touched:
+                options.setdefault(classes[position], []).append((option, 1))
+        found.options.append(options)
+        found.pods.append(dict(place.pods))
+    return found
 
 
 def _in_groups(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from math import floor
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
@@ -21,6 +21,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import G
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Answer, Program, Term
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.solver import Solver
 
+_BRANCHES = 100  # a plan that leaves a little less room is as good, and to prove the most takes long
 COSTS = ("destroyed", "changed", "mode_changes")
 
 
@@ -117,16 +118,33 @@ class Model:
         else:
             self._add_numbers(wanted)
 
-    def solve(self, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Targets:
-        """All parts of the objective, as far as time allows."""
+    def solve(
+        self,
+        clock: Callable[[], float],
+        deadline: float,
+        cost: float,
+        gap: float,
+        start: Optional[Targets] = None,
+    ) -> Targets:
+        """All parts of the objective, as far as time allows.
+
+        Args:
+            start: a choice that is possible, with bounds that hold for the best one.
+        """
         solver = Solver(self.program)
         found = Targets()
         values: Optional[List[int]] = None
+        if start is not None:
+            values = self._values(start)
+            solver.begin(values)
+        known = {} if start is None or cost else {part.name: part.bound for part in start.parts}
         charge = self._charge(cost)
         before: List[Term] = []
         for level in range(len(self.problem.demand.levels)):
             terms = self._level(level)
+            name = f"level {level}"
             most = sum(self._upper(term) for term in terms)
+            most = min(most, known.get(name, most))
             answer: Optional[Answer] = None
             if cost or values is None or _total(terms, values) < most:
                 goal = [*before, *terms, *charge] if cost else terms
@@ -140,14 +158,16 @@ class Model:
                 # What a plan could be better, in pods, after what its changes cost.
                 better = min(most, answer.bound - _sum(goal, values))
                 most = min(most, value + max(0, floor(better + 1e-4)))
-            found.parts.append(Part(f"level {level}", most))
+            found.parts.append(Part(name, most))
+            if value is None or value < most:
+                known = {}  # they are for a plan that reaches those before
             if value:
                 solver.hold(terms, value)
             before += terms
         if cost and values is not None:
             solver.hold([*before, *charge], _sum([*before, *charge], values) - 1e-6)
         if values is not None:
-            values = self._least(solver, values, clock, deadline, found)
+            values = self._least(solver, values, clock, deadline, found, known)
         if values is not None:
             self._read(values, found)
         return found
@@ -265,21 +285,24 @@ class Model:
         clock: Callable[[], float],
         deadline: float,
         found: Targets,
+        known: Mapping[str, int],
     ) -> List[int]:
         """With the same pods: destroy least, then leave the most room."""
         for name in COSTS:
             terms = [(column, -number) for column, number in self._costs(name)]
-            least = 0
-            if _total(terms, values):
+            least = known.get(name, 0)
+            if _total(terms, values) < -least:
                 answer = solver.maximise(terms, deadline - clock())
                 values = answer.values or values
                 least = max(0, -floor(answer.bound + 1e-4)) if answer.bound <= 0 else 0
             value = _total(terms, values)
             found.parts.append(Part(name, min(least, -value)))
+            if -value > least:
+                known = {}
             if terms:
                 solver.hold(terms, value)
         if any(values[column] for _g, _c, _o, column in self.options):
-            answer = solver.maximise(self._room(), deadline - clock())
+            answer = solver.maximise(self._room(), deadline - clock(), branches=_BRANCHES)
             values = answer.values or values
         return values
 
@@ -430,6 +453,25 @@ class Model:
 
     def _upper(self, term: Term) -> int:
         return int(self.program.uppers[term[0]] * term[1])
+
+    def _values(self, targets: Targets) -> List[int]:
+        """Of what was chosen for these groups, the columns; options are known by what they offer and cost."""
+        values = [0] * len(self.program.uppers)
+        taken: Dict[Tuple[int, int, object], int] = {}
+        for group, chosen in enumerate(targets.options):
+            for name, options in chosen.items():
+                for option, number in options:
+                    kind = (group, name, (option.offers, option.cost))
+                    taken[kind] = taken.get(kind, 0) + number
+        for group, name, option, column in self.options:
+            values[column] = taken.pop((group, name, (option.offers, option.cost)), 0)
+        for group, shape, column in self.pods:
+            values[column] = targets.pods[group].get(shape, 0)
+        for key, column in self.single.items():
+            values[column] = targets.single.get(key, 0)
+        for form, column in self.gangs.items():
+            values[column] = targets.gangs.get(form, 0)
+        return values
 
     def _read(self, values: Sequence[int], found: Targets) -> None:
         found.solved = True

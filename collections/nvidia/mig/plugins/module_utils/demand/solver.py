@@ -42,10 +42,18 @@ class Solver:
         self._highs.passModel(_model(program))
         self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
 
-    def maximise(self, terms: Sequence[Term], seconds: float, gap: float = 0.0, whole: bool = True) -> Answer:
+    def maximise(
+        self,
+        terms: Sequence[Term],
+        seconds: float,
+        gap: float = 0.0,
+        whole: bool = True,
+        branches: Optional[int] = None,
+    ) -> Answer:
         """The best choice for the objective, or the best one that was found in time.
 
         Args:
+            branches: after so many, the best one that was found is good enough.
             gap: relative; how far from the optimum is good enough.
             whole: every coefficient is a whole number, so a bound less than one away proves the optimum.
         """
@@ -56,6 +64,7 @@ class Solver:
         self._set("simplex_strategy", _DUAL)
         self._set("mip_rel_gap", gap)
         self._set("mip_abs_gap", 0.99 if whole else 1e-6)
+        self._set("mip_max_nodes", highspy.kHighsIInf if branches is None else branches)
         if self._last is not None:
             highs.setSolution(self._last)
         highs.run()
@@ -140,6 +149,11 @@ class Solver:
             costs[column] += coefficient
         self._highs.changeColsCost(self.width, self._all, costs)
         self._set("time_limit", max(seconds, 0.01))
+
+    def begin(self, values: Sequence[int]) -> None:
+        """A choice from which `maximise` starts."""
+        self._last = highspy.HighsSolution()
+        self._last.col_value = [float(value) for value in values]
 
     def hold(self, terms: Sequence[Term], lower: float) -> None:
         """From now on the terms come to at least ``lower``."""
