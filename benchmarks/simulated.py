@@ -97,6 +97,8 @@ class Cluster:
         self.number: dict[str, int] = {}
         self._having: dict[str, dict[int, None]] = {}  # nodes with a free device, by resource
         self._queues: dict[object, deque[list[int]]] = {}
+        self._freed: list[int] = []  # nodes that got something free, in order of time
+        self._tried: dict[object, int] = {}  # by queue, how many of them there were when it found no place
         self._wishes: dict[str, Wish] = {}
         self._came = 0
         for raw in nodes:
@@ -127,19 +129,24 @@ class Cluster:
         order = [(key[0], queue[0][0], key) for key, queue in self._queues.items() if queue]  # type: ignore[index]
         heapify(order)
         bound: list[int] = []
+        among: dict[object, set[int] | None] = {}
         while order:
             priority, _first, key = heappop(order)
             queue = self._queues[key]
-            # Others of the kind find no place either until a device is free again.
-            if self._bind(queue[0], now):
+            if key not in among:
+                among[key] = self._since(key) if len(queue[0]) == 1 else None
+            if self._bind(queue[0], now, among[key]):
                 bound += queue.popleft()
                 if queue:
                     heappush(order, (priority, queue[0][0], key))
+            else:
+                self._tried[key] = len(self._freed)
         return bound
 
     def refresh(self, number: int) -> None:
         """The devices of a node that are free, after its GPUs have changed."""
         node = self.nodes[number]
+        self._freed.append(number)
         for resource in node.devices:
             self._having[resource].pop(number, None)
         node.devices = {}
@@ -160,11 +167,18 @@ class Cluster:
         """All pods as the API tells them."""
         return [pod.object for pod in self.pods.values()]
 
-    def _bind(self, members: Sequence[int], now: float) -> bool:
+    def _since(self, key: object) -> set[int] | None:
+        """Nodes that got something free since the queue found no place: no other has room. None: all."""
+        tried = self._tried.get(key)
+        if tried is None or len(self._freed) - tried > 2 * len(self.nodes):
+            return None
+        return set(self._freed[tried:])
+
+    def _bind(self, members: Sequence[int], now: float, among: Iterable[int] | None) -> bool:
         done: list[Pod] = []
         for number in members:
             pod = self.pods[number]
-            place = self._best(pod.wish)
+            place = self._best(pod.wish, among)
             if place is None:
                 for other in done:
                     self._give_back(other)
@@ -178,14 +192,14 @@ class Cluster:
             pod.object["status"] = {"phase": "Running"}
         return True
 
-    def _best(self, wish: Wish) -> int | None:
+    def _best(self, wish: Wish, among: Iterable[int] | None) -> int | None:
         (resource, count), needs = wish.devices[0], dict(wish.needs)
         best: tuple[float, int] | None = None
-        for number in self._having.get(resource, ()):
+        for number in self._having.get(resource, ()) if among is None else among:
             node = self.nodes[number]
             if (
                 number in wish.admitted
-                and len(node.devices[resource]) >= count
+                and len(node.devices.get(resource, ())) >= count
                 and all(len(node.devices.get(name, ())) >= n for name, n in wish.devices[1:])
                 and all(node.free[name] >= need for name, need in wish.needs)
             ):
@@ -210,6 +224,7 @@ class Cluster:
 
     def _give_back(self, pod: Pod) -> None:
         node = self.nodes[pod.node]
+        self._freed.append(pod.node)
         for name, need in pod.wish.needs:
             node.free[name] += need
         for resource, device in pod.held:

@@ -18,7 +18,7 @@ STOPPED = 0.0  # no deadline comes, so a plan does not depend on how busy the ma
 
 @pytest.fixture(scope="module")
 def day():
-    return the_day(seed=1, nodes=20, hours=2, gpus=4)
+    return the_day(seed=1, nodes=12, hours=2, gpus=4)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_more_runs_than_with_a_static_layout_or_the_greedy_planner(day, layouts,
 
 
 def test_the_same_seed_gives_the_same_day(day, layouts, played):
-    again = the_day(seed=1, nodes=20, hours=2, gpus=4)
+    again = the_day(seed=1, nodes=12, hours=2, gpus=4)
     assert row("ours", again, play(again, layouts))[:-2] == row("ours", day, played)[:-2]
     assert jobs(2, 1, 1000) != jobs(1, 1, 1000)
 
