@@ -76,7 +76,7 @@ def _as_it_is(problem: Problem, parts: List[Part]) -> Choice:
     """No GPU changes, and pods take the devices that are there."""
     spread, nothing = Spread(problem), Targets(parts)
     spread.carry_out([], nothing)
-    spread.fill(Counter(dict(enumerate(problem.pods))))
+    spread.fill(_waiting(problem, spread))
     return _admitted(problem, spread, nothing)
 
 
@@ -97,12 +97,10 @@ def _each(
     start = None if rough is None else _as_targets(problem, groups, rough)
     targets = Model(problem, groups).solve(clock, deadline, cost, gap, start)
     spread = Spread(problem)
-    left = spread.carry_out(groups if targets.solved else [], targets)
-    if not targets.solved:
-        left = Counter(dict(enumerate(problem.pods)))
-    spread.fill(left)
+    spread.carry_out(groups if targets.solved else [], targets)
     if cost:
-        spread.fill(undo_what_does_not_pay(problem, spread, cost))
+        undo_what_does_not_pay(problem, spread, cost)
+    spread.fill(_waiting(problem, spread))
     return _admitted(problem, spread, targets)
 
 
@@ -140,19 +138,22 @@ def _in_groups(
         model.solve_rest(laid, max(0.2, deadline - clock()), cost, targets)
     if targets.solved:
         left = spread.carry_out(groups, targets)
-        left = _repair(problem, spread, left, targets, clock, deadline, gap)
+        _repair(problem, spread, left, targets, clock, deadline, gap)
     else:
         spread.carry_out([], targets)
-        left = Counter(dict(enumerate(problem.pods)))
     if cost:
-        left += undo_what_does_not_pay(problem, spread, cost)
-    if left:
-        # Room that the lost pods leave can serve others.
-        placed = Counter[int]()
-        for place in spread.places:
-            placed.update(place.pods)
-        spread.fill(Counter({shape: count - placed[shape] for shape, count in enumerate(problem.pods)}))
+        undo_what_does_not_pay(problem, spread, cost)
+    # Room that lost pods leave can serve others.
+    spread.fill(_waiting(problem, spread))
     return _admitted(problem, spread, targets)
+
+
+def _waiting(problem: Problem, spread: Spread) -> Counter[int]:
+    """Pods, by shape, that are laid nowhere."""
+    placed = Counter[int]()
+    for place in spread.places:
+        placed.update(place.pods)
+    return Counter(dict(enumerate(problem.pods))) - placed
 
 
 def _reached(problem: Problem, choice: Choice) -> List[int]:

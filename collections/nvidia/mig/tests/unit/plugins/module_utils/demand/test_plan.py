@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.nvidia.mig.plugins.module_utils.demand import choose
 from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.demand.support import (
     gpu,
     held,
     layouts,
     node,
     placed,
+    plan_in_groups,
     planned,
     pod,
     pods,
@@ -218,10 +218,10 @@ def test_a_gpu_changes_only_if_that_is_worth_it():
     assert len(planned(nodes, pods(2, "1g.5gb"), change_cost=1)["placed"]) == 2
 
 
-@pytest.mark.parametrize("small", (2000, 0), ids=("by node", "in groups"))
-def test_a_plan_beats_what_is_by_more_than_it_costs(small, monkeypatch):
-    monkeypatch.setattr(choose, "_SMALL", small)
-    monkeypatch.setattr(choose, "_MIDDLE", small)
+@pytest.mark.parametrize("grouped", (False, True))
+def test_a_plan_beats_what_is_by_more_than_it_costs(grouped, monkeypatch):
+    if grouped:
+        plan_in_groups(monkeypatch)
     # One GPU could serve both pods if an instance goes; two others could serve one each, and nothing goes.
     full = [gpu(i, f"4g.20gb@0:4 ml/a{i}", f"2g.10gb@4:2 ml/b{i}") for i in (1, 2)]
     nodes = [node("n", gpu(0, "3g.20gb@0:4 ml/a", "3g.20gb@4:4"), *full)]
