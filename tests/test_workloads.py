@@ -148,7 +148,15 @@ def test_what_is_free_is_proven_and_nothing_is_left(node: Lab) -> None:
 
 
 def test_an_account_needs_no_more_than_its_rights(node: Lab) -> None:
-    """Also to remove a workflow that no controller has taken."""
+    """Also to foretell a run beside what one has left, and to remove a workflow that no controller took."""
+    ours = {"app.kubernetes.io/managed-by": "nvidia.mig.gpu_workloads", "app.kubernetes.io/instance": NODE}
+    remnant = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"vectoradd-{NODE}-0", "labels": ours},
+        "spec": {"containers": [{"name": "main", "image": "left"}]},
+    }
+    node.kubectl("create", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(remnant), json=False)
     node.kubectl("create", "-f", "-", stdin=json.dumps(DEFINITION), json=False)
     try:
         node.kubectl("wait", "--for=condition=Established", f"crd/{WORKFLOWS}", json=False)
@@ -159,7 +167,10 @@ def test_an_account_needs_no_more_than_its_rights(node: Lab) -> None:
                 "gpu_workloads_timeout": 16,
                 "gpu_workloads_samples": ["vectoradd", "argo"],
             }
-            run = node.play("playbooks/workloads.yml", "-l", NODE, "-e", json.dumps(chosen), **environment)
+            play = ("playbooks/workloads.yml", "-l", NODE, "-e", json.dumps(chosen))
+            foretold = node.play(*play, "--check", **environment)
+            assert foretold.rc == 0, foretold.messages()
+            run = node.play(*play, **environment)
             own = [
                 (namespace, rule)
                 for namespace, rule in rules

@@ -12,7 +12,7 @@ from lab_runs import Lab, lab_environment
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Two DGX nodes with every GPU whole, and no release."""
+    """The nodes of fleet.yml with every GPU whole, and no release."""
     directory = tmp_path_factory.mktemp("lab")
     environment = lab_environment(directory)
     started = Lab(directory, environment, has_cluster=True)

@@ -11,6 +11,7 @@ import pytest
 from lab_runs import Lab, Run
 
 DGX = ("dgx01", "dgx02")
+ELASTIC = "a100-80-01"
 NAMESPACE = "mig-cluster-test"
 RELEASES = "nvidia-device-plugin"
 SLICE = "nvidia.com/mig-3g.20gb"
@@ -44,15 +45,15 @@ def phase(lab: Lab, app: str) -> str:
     return str(pod_of(lab, app)["status"]["phase"])
 
 
-def deployment(app: str, resource: str) -> dict[str, Any]:
-    """One replica, with one device of ``resource``."""
+def deployment(app: str, resource: str, replicas: int = 1) -> dict[str, Any]:
+    """Each replica with one device of ``resource``."""
     container = {"name": "main", "image": app, "resources": {"limits": {resource: 1}}}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": app, "namespace": NAMESPACE},
         "spec": {
-            "replicas": 1,
+            "replicas": replicas,
             "selector": {"matchLabels": {"app": app}},
             "template": {"metadata": {"labels": {"app": app}}, "spec": {"containers": [container]}},
         },
@@ -132,13 +133,13 @@ def test_daemon_sets_have_a_pod_on_every_gpu_node(lab: Lab, mixed: Run) -> None:
     sets = lab.kubectl("get", "daemonsets", "-n", RELEASES)["items"]
     for name in ("nvidia-device-plugin", "gpu-feature-discovery"):
         [found] = [each for each in sets if each["metadata"]["name"].endswith(name)]
-        assert (found["status"]["desiredNumberScheduled"], found["status"]["numberReady"]) == (3, 3)
+        assert (found["status"]["desiredNumberScheduled"], found["status"]["numberReady"]) == (4, 4)
         pods = [
             pod["spec"]["nodeName"]
             for pod in lab.kubectl("get", "pods", "-n", RELEASES)["items"]
             if pod["metadata"]["ownerReferences"][0]["uid"] == found["metadata"]["uid"]
         ]
-        assert sorted(pods) == [*DGX, "t4-01"]
+        assert sorted(pods) == [ELASTIC, *DGX, "t4-01"]
 
 
 def test_the_second_run_changes_nothing(lab: Lab, mixed: Run) -> None:
@@ -261,3 +262,48 @@ def test_a_new_config_reaches_its_node_by_the_release_alone(lab: Lab, mixed: Run
         wait(f"{count} GPUs", lambda count=count: offered(lab, "t4-01") == {"nvidia.com/gpu": count})
         again = lab.play("playbooks/release.yml", "-l", "t4-01", *argv)
         assert not any(again.changed().values()), again.changed()
+
+
+def running(lab: Lab, app: str) -> dict[str, Any]:
+    """The app's pods that run, by uid: the device that each holds."""
+    pods = lab.kubectl("get", "pods", "-n", NAMESPACE, "-l", f"app={app}")["items"]
+    ready = {pod["metadata"]["uid"] for pod in pods if pod["status"]["phase"] == "Running"}
+    return {held["uid"]: held["devices"] for held in lab.nodes()[ELASTIC]["pods"] if held["uid"] in ready}
+
+
+def unschedulable(lab: Lab, app: str) -> int:
+    """How many of the app's pods the scheduler found no place for."""
+    pods = lab.kubectl("get", "pods", "-n", NAMESPACE, "-l", f"app={app}")["items"]
+    reasons = [each.get("reason") for pod in pods for each in pod["status"].get("conditions", [])]
+    return reasons.count("Unschedulable")
+
+
+def test_an_empty_gpu_follows_the_pods_that_wait(lab: Lab, mixed: Run) -> None:
+    """Five pods of 1g.10gb run after one pass; then one of 2g.20gb, and the five do not notice."""
+    as_it_is = ("-e", json.dumps({"mig_layouts": {"mixed": []}}))
+    run = site(lab, *as_it_is, limit=ELASTIC)
+    assert run.rc == 0, run.messages()
+    inventory = lab.directory / "demand.yml"
+    inventory.write_text(json.dumps({"mig_demand": {"hosts": {ELASTIC: {}}}}))
+    follow = ("playbooks/repartition.yml", "-i", "inventories/lab", "-i", str(inventory))
+    at_once = ("-e", json.dumps({"repartition_batch_window": 0, "repartition_cool_down": 0}))
+
+    apply(lab, deployment("small", "nvidia.com/mig-1g.10gb", replicas=5))
+    wait("five pods wait", lambda: unschedulable(lab, "small") == 5)
+    run = lab.play(*follow, *at_once)
+    assert run.rc == 0, run.messages()
+    wait("five pods run", lambda: len(running(lab, "small")) == 5)
+    first = running(lab, "small")
+
+    apply(lab, deployment("bigger", "nvidia.com/mig-2g.20gb"))
+    wait("a pod waits", lambda: unschedulable(lab, "bigger") == 1)
+    run = lab.play(*follow, *at_once)
+    assert run.rc == 0, run.messages()
+    wait("it runs", lambda: len(running(lab, "bigger")) == 1)
+    assert running(lab, "small") == first
+    assert offered(lab, ELASTIC) == {"nvidia.com/mig-1g.10gb": 5, "nvidia.com/mig-2g.20gb": 1}
+
+    again = site(lab, *as_it_is, limit=ELASTIC)
+    assert again.rc == 0, again.messages()
+    assert not any(again.changed().values()), again.changed()
+    assert running(lab, "small") == first

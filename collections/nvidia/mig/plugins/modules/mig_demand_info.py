@@ -146,6 +146,12 @@ nodes:
           which.
       type: str
       sample: its node is cordoned
+    keep_mode:
+      description:
+        - Why no GPU of it may change its MIG mode, if there is a reason. That takes a reset of its GPUs, and
+          a pod holds one of them.
+      type: str
+      sample: that takes a reset, and pod ml/train-1 holds a GPU of the node
     gpus:
       description:
         - As they were given. V(frozen) is added to those that rest after a change, and to those of which a

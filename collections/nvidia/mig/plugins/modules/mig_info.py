@@ -141,6 +141,10 @@ gpus:
           description: V(enabled) or V(disabled); null for a GPU without MIG.
           type: str
           sample: enabled
+        needs_reset:
+          description: Whether a change of it takes effect only with a GPU reset.
+          type: bool
+          sample: true
     reset_required:
       description: Whether a changed MIG mode waits for a GPU reset.
       type: bool
@@ -324,6 +328,7 @@ def _gpu(gpu: GpuReading, allocations: Allocations) -> Dict[str, Any]:
         "mig_mode": {
             "current": _mode(state.mig_capable, state.mig_current),
             "pending": _mode(state.mig_capable, state.mig_pending),
+            "needs_reset": state.mig_capable and not state.resetless,
         },
         "reset_required": state.mig_current != state.mig_pending,
         "profiles": [_profile(offered, gpu.remaining) for offered in state.catalog.profiles],

@@ -35,6 +35,7 @@ options:
       - V(strategy) is the node's MIG strategy. Default is V(mixed).
       - V(frozen) is a reason why no GPU of the node may change, such as a cool-down. Free devices still
         count.
+      - V(keep_mode) is a reason why no GPU of the node may change its MIG mode.
       - V(gpus) as M(nvidia.mig.mig_info) returns them in RV(nvidia.mig.mig_info#module:gpus). Of each
         are needed V(index), V(product), V(mig_capable), V(mig_mode), V(profiles) and V(instances), with
         the V(pods) and V(processes) of each instance and of the GPU. V(uuid) is taken for the layout, if

@@ -167,12 +167,15 @@ class Reasons:
                 if kind.held or (resource != GPU_RESOURCE and self._offered(kind, resource) is None):
                     continue
                 limits = problem.bounds.limits[site.node.name]
+                mode = f"{gpu} would have to change its MIG mode"
                 if kind.frozen or limits.frozen:
                     return f"asks for {name}: {gpu} could become that, but {kind.frozen or limits.frozen}"
                 if limits.profiles is not None and resource not in limits.profiles:
                     return f"asks for {name}, which no bound allows to create on the nodes that it may run on"
                 if limits.keep_mode:
-                    return f"asks for {name}: {gpu} would have to change its MIG mode, which a bound forbids"
+                    return f"asks for {name}: {mode}, which a bound forbids"
+                if site.node.keep_mode:
+                    return f"asks for {name}: {mode}, but {site.node.keep_mode}"
         return f"asks for {name}, which no GPU of the nodes that it may run on offers"
 
     def _freeing(self, resource: str, pools: Sequence[Tuple[int, ...]]) -> str:

@@ -115,7 +115,12 @@ class Gpu:
 
 @dataclass
 class Node:
-    """One node; ``free`` is what pods could still request, in thousandths."""
+    """One node.
+
+    Args:
+        free: what pods could still request, in thousandths.
+        keep_mode: why no GPU of it may change its MIG mode; empty: it may.
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -123,6 +128,7 @@ class Node:
     unschedulable: bool
     free: Dict[str, int]
     gpus: List[Gpu]
+    keep_mode: str = ""
 
 
 class Fleet:
@@ -174,6 +180,7 @@ class Fleet:
             bool(raw.get("unschedulable")),
             {str(key): thousandths(value, f"{path}: free.{key}", up=False) for key, value in free.items()},
             self._gpus(raw.get("gpus") or [], name, strategy == "mixed", frozen),
+            _reason(raw.get("keep_mode"), "its node keeps its MIG modes"),
         )
 
     def _gpus(self, raw: Any, node: str, mixed: bool, frozen: str) -> List[Gpu]:

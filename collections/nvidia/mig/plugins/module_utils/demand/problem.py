@@ -166,7 +166,9 @@ class Problem:
     def _site(self, node: Node) -> Site:
         limits = self.bounds.limits[node.name]
         admitted = self._admit(node)
-        rules = self._rules_for(admitted, limits.profiles, limits.keep_mode, bool(limits.frozen))
+        rules = self._rules_for(
+            admitted, limits.profiles, limits.keep_mode or bool(node.keep_mode), bool(limits.frozen)
+        )
         site = Site(
             node,
             rules,

@@ -122,6 +122,7 @@ def _node(
     except MigError as error:
         resting = {}
         problems.append(f"node {metadata['name']}: {error}; no GPU of it rests")
+    keep_mode = _keep_mode(gpus)
     for gpu in gpus:
         reason = gpu.get("frozen") or resting.get(str(gpu.get("uuid")))
         if reason:
@@ -137,7 +138,8 @@ def _node(
         "strategy": strategy,
         "gpus": gpus,
     }
-    return {**found, "frozen": frozen} if frozen else found
+    reasons = {"frozen": frozen, "keep_mode": keep_mode}
+    return {**found, **{key: reason for key, reason in reasons.items() if reason}}
 
 
 def _requests(pod: Mapping[str, Any]) -> Dict[str, int]:
@@ -179,6 +181,17 @@ def _frozen(node: Mapping[str, Any], labels: Mapping[str, Any], rules: Rules) ->
         value = str(value).lower() if isinstance(value, bool) else str(value)
         if labels.get(key) != value:
             return f"its node lacks the label {key}={value}, by which nodes opt in"
+    return ""
+
+
+def _keep_mode(gpus: Sequence[Mapping[str, Any]]) -> str:
+    """Why no MIG mode may change, if so. GPUs that NVLink connects are reset together."""
+    if any((gpu.get("mig_mode") or {}).get("needs_reset") for gpu in gpus):
+        for gpu in gpus:
+            for part in (gpu, *(gpu.get("instances") or ())):
+                for pod in part.get("pods") or ():
+                    name = f"{pod.get('namespace')}/{pod.get('name')}"
+                    return f"that takes a reset, and pod {name} holds a GPU of the node"
     return ""
 
 

@@ -12,6 +12,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import threading
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, InputError
@@ -20,6 +22,11 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.rights impor
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import parse_version
 
 _OLDEST_HELM = "3.8.0"
+
+# Seconds for a command, beyond those that it waits for hooks. Helm itself would wait for an answer for ever.
+PATIENCE = 120
+# Seconds to tidy up for one that takes longer.
+_GRACE = 10
 
 
 class ChartSource(NamedTuple):
@@ -47,6 +54,34 @@ class ChartSource(NamedTuple):
         return arguments
 
 
+class _Limit:
+    """Ends a process that takes too long. One left alone could change the cluster when nobody expects it."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.passed = False
+        self._timer: Optional[threading.Timer] = None
+
+    def watch(self, process: subprocess.Popen[bytes]) -> None:
+        self._timer = threading.Timer(self.seconds, self._end, [process])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is not None:
+            return
+        self.passed = True
+        process.terminate()
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
 class Helm:
     """Commands of helm.
 
@@ -63,14 +98,34 @@ class Helm:
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise InputError(f"cannot be read: {error}", path="kubeconfig") from error
 
-    def run(self, *arguments: str, data: Optional[str] = None) -> str:
+    def run(self, *arguments: str, data: Optional[str] = None, waits: int = 0) -> str:
         """Run helm and return its standard output.
+
+        Args:
+            data: its standard input.
+            waits: seconds that it may wait for hooks.
 
         Raises:
             ClusterError: it failed; details hold the command, rc, stdout and stderr.
         """
         command = [self._binary, *arguments]
-        rc, out, err = self._module.run_helm_command(command, fails_on_error=False, data=data)
+        limit = _Limit(PATIENCE + waits)
+        # What run_helm_command does, and the process besides.
+        try:
+            rc, out, err = self._module.run_command(
+                command,
+                environ_update=self._module.env_update,
+                data=data,
+                before_communicate_callback=limit.watch,
+            )
+        finally:
+            limit.stop()
+        if limit.passed:
+            raise ClusterError(
+                f"helm {arguments[0]} was ended, as it had not come to an end within {limit.seconds} seconds",
+                hint="look whether the API server answers",
+                details={"command": command, "rc": rc, "stdout": out, "stderr": err},
+            )
         if rc != 0:
             raise ClusterError(
                 f"helm {arguments[0]} failed: {_last_line(err or out)}",
@@ -133,21 +188,21 @@ class Helm:
         if create_namespace:
             arguments.append("--create-namespace")
         self._record(arguments)
-        self.run(*arguments, data=json.dumps(values))
+        self.run(*arguments, data=json.dumps(values), waits=timeout)
 
     def rollback(self, release: Release, timeout: int) -> None:
         """Back to this revision of a release. Without hooks: one that fails would leave the release stuck."""
         arguments = ["rollback", release.name, str(release.revision), "--namespace", release.namespace]
         arguments += ["--timeout", f"{timeout}s", "--no-hooks"]
         self._record(arguments)
-        self.run(*arguments)
+        self.run(*arguments, waits=timeout)
 
     def uninstall(self, release: Release, timeout: int, hooks: bool) -> None:
         arguments = ["uninstall", release.name, "--namespace", release.namespace, "--timeout", f"{timeout}s"]
         if not hooks:
             arguments.append("--no-hooks")
         self._record(arguments)
-        self.run(*arguments)
+        self.run(*arguments, waits=timeout)
 
     def _record(self, arguments: Sequence[str]) -> None:
         self.commands.append(shlex.join(["helm", *arguments]))

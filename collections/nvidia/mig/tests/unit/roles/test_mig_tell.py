@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.nvidia.mig.tests.unit.roles.plays import messages, play
 
-AGAIN = "Run site.yml again when the cause is gone: it goes on from what is there."
+AGAIN = "Run the playbook again when the cause is gone: it goes on from what is there."
 SWITCHED = {"__mig_rollout_also": ["unproven", "unlabelled", "held"], "__mig_plan": {"actions": []}}
 CASES = {
     # Only the configuration was to change: such a node is not cordoned, and its GPUs are not changed.

@@ -51,10 +51,11 @@ def test_every_model(make_host, model):
     if mig:
         placements = {p["name"]: [(x["start"], x["size"]) for x in p["placements"]] for p in gpu["profiles"]}
         assert placements == {p["name"]: [tuple(x) for x in p["placements"]] for p in mig["profiles"]}
-        assert gpu["mig_mode"] == {"current": "disabled", "pending": "disabled"}
+        ampere = MODELS[model]["architecture"] == "ampere"
+        assert gpu["mig_mode"] == {"current": "disabled", "pending": "disabled", "needs_reset": ampere}
         assert all(profile["remaining"] is None for profile in gpu["profiles"])
     else:
-        assert gpu["mig_mode"] == {"current": None, "pending": None}
+        assert gpu["mig_mode"] == {"current": None, "pending": None, "needs_reset": False}
     assert not undocumented(info.gpus, documented("mig_info")["gpus"]["contains"])
 
 
@@ -110,7 +111,7 @@ def test_a_pending_mode(make_host):
     host = make_host("A100-SXM4-40GB", 1, mode_change="reset")
     host.run("mig_mode", enabled=True)
     [gpu] = host.run("mig_info").gpus
-    assert gpu["mig_mode"] == {"current": "disabled", "pending": "enabled"}
+    assert gpu["mig_mode"] == {"current": "disabled", "pending": "enabled", "needs_reset": True}
     assert gpu["reset_required"] is True
 
 

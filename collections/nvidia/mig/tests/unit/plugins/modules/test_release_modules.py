@@ -397,6 +397,23 @@ def test_an_api_that_does_not_answer(capsys, silent, monkeypatch):
     assert done.failed and "the API server has not answered within 1 seconds" in done["msg"]
 
 
+@pytest.mark.parametrize("reaction", ["exit 1", ":"])
+def test_a_helm_that_never_ends(release, cluster, tmp_path, monkeypatch, reaction):
+    """It is ended, and not left behind to change the cluster later."""
+    monkeypatch.setattr(helm, "PATIENCE", 5)
+    monkeypatch.setattr(helm, "_GRACE", 1)
+    pid, binary = tmp_path / "pid", tmp_path / "helm"
+    hangs = f"trap '{reaction}' TERM; echo $$ > {pid}; while :; do sleep 0.1; done"
+    binary.write_text(f'#!/bin/sh\n[ "$1" = upgrade ] && {{ {hangs}; }}\nexec {cluster.helm_binary} "$@"\n')
+    binary.chmod(0o755)
+    done = release(strategy="single", binary_path=str(binary), wait_timeout=1)
+    told = "helm upgrade was ended, as it had not come to an end within 6 seconds; nothing was applied"
+    assert done.failed and told in done["msg"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+    assert cluster.releases() == []
+
+
 REAL = os.environ.get("NVIDIA_CHARTS_DIR")
 
 

@@ -277,6 +277,17 @@ def test_whole_gpus_that_must_stay():
     assert "would have to change its MIG mode, which a bound forbids" in reason(result, "1g.5gb-0")
 
 
+def test_a_node_that_keeps_its_modes():
+    gpus = [gpu(0, mig=False), gpu(1)]
+    busy = node("busy", *gpus, keep_mode="that takes a reset, and pod ml/a holds a GPU of the node")
+    result = planned([busy], [*pods(8, "1g.5gb"), pod("whole", "gpu", 1)])
+    assert len(result["placed"]) == 8 and layouts(result) == {"busy": {1: {"1g.5gb": 7}}}
+    only = node("only", gpu(0, mig=False), keep_mode=busy["keep_mode"])
+    result = planned([only], pods(1, "1g.5gb"))
+    told = "asks for 1g.5gb: only/GPU0 would have to change its MIG mode, but"
+    assert reason(result, "1g.5gb-0") == f"{told} {busy['keep_mode']}"
+
+
 def test_profiles_that_may_be_made():
     nodes = [node("n", gpu(0)), node("m", gpu(0), labels={"pool": "big"})]
     bounds = [{"name": "big only", "labels": {"pool": "big"}, "profiles": ["3g.20gb", "7g.40gb"]}]

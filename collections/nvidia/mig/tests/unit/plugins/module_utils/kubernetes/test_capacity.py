@@ -178,6 +178,26 @@ def test_a_newcomer_for_whom_there_is_no_device_freezes_the_node():
     assert found["n1"]["frozen"] == REASON and holders(found["n1"]) == ["new"]
 
 
+@pytest.mark.parametrize("needs_reset", [True, False])
+@pytest.mark.parametrize(
+    ("holder", "pods"),
+    [
+        (gpu(0, "1g.5gb@0:1 ml/a"), []),
+        (gpu(0, mig=False, pods=[{"namespace": "ml", "name": "a"}]), []),
+        (gpu(0, "1g.5gb@0:1"), [bound("a", "n1", SMALL)]),
+    ],
+)
+def test_modes_that_take_a_reset_stay_while_a_pod_holds_a_gpu(holder, pods, needs_reset):
+    gpus = [gpu(1, mig=False), holder]
+    for own in gpus:
+        own["mig_mode"]["needs_reset"] = needs_reset
+    found, _problems = look(node("n1"), pods=pods, gpus=gpus)
+    reason = "that takes a reset, and pod ml/a holds a GPU of the node"
+    assert found["n1"].get("keep_mode") == (reason if needs_reset else None)
+    free, _problems = look(node("n1"), gpus=gpus[:1])
+    assert "keep_mode" not in free["n1"]
+
+
 @pytest.mark.parametrize(("strategy", "kept"), [("mixed", [1]), ("single", [0]), ("none", [0])])
 def test_a_newcomer_that_asks_for_a_gpu(strategy, kept):
     gpus = [gpu(0, "3g.20gb@0:4"), gpu(1, mig=False), gpu(2, mig=False, pods=[{"uid": "uid-a", "name": "a"}])]
