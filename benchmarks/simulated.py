@@ -99,7 +99,7 @@ class Cluster:
         self._queues: dict[object, deque[list[int]]] = {}
         self._freed: list[int] = []  # nodes that got something free, in order of time
         self._tried: dict[object, int] = {}  # by queue, how many of them there were when it found no place
-        self._wishes: dict[str, Wish] = {}
+        self._wishes: dict[int, Wish] = {}
         self._came = 0
         for raw in nodes:
             self.number[raw["name"]] = len(self.nodes)
@@ -236,7 +236,7 @@ class Cluster:
             self._having.setdefault(resource, {})[pod.node] = None
 
     def _wish(self, raw: Mapping[str, Any]) -> Wish:
-        key = repr(raw)
+        key = id(raw)  # jobs of a kind share it, and live as long as the day
         if key not in self._wishes:
             where = parse_where(
                 raw.get("node_selector"), raw.get("node_affinity"), raw.get("tolerations"), "it"

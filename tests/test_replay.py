@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from xml.etree import ElementTree
 
 import pytest
 
 pytest.importorskip("highspy")
 
+import curves  # noqa: E402
 from miglab.day import HOUR, jobs  # noqa: E402
 from played import Record, Run, Way, carry_out  # noqa: E402
 from replay import COOL_DOWN, as_nos, hindsight, ours, row, the_day  # noqa: E402
@@ -74,6 +76,14 @@ def test_a_pod_that_loses_its_device_is_counted(day):
     (change,) = carry_out(cluster, [{"name": cluster.nodes[0].seen["name"], "layout": layout}], 0)
     assert change.mode
     assert change.lost == 1
+
+
+def test_the_figure_has_a_curve_for_each(day, played):
+    shown = {"asked for": day.wanted(), "ours": played.held}
+    drawn = ElementTree.fromstring(curves.draw("a title", "hours", day.hours, shown, day.slices))
+    lines = [own for own in drawn.iter() if own.tag.endswith("polyline")]
+    assert [len(own.get("points").split()) for own in lines] == [120, 120]
+    assert {"asked for", "ours", "a title"} <= {own.text for own in drawn.iter()}
 
 
 def test_what_is_held_and_wanted_adds_up(day, played):
