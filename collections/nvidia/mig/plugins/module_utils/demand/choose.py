@@ -27,6 +27,7 @@ _TINY = 300  # choices up to which every node is planned for itself from the sta
 _SMALL = 2000  # choices up to which it is in any case
 _MIDDLE = 12000  # choices up to which that is tried if the plan for groups could be better
 _WINDOW = 4  # nodes that are planned anew at a time
+_VAIN = 12  # times in a row that this may bring nothing
 
 
 @dataclass
@@ -203,16 +204,20 @@ def _repair(
     gap: float,
 ) -> Counter[int]:
     """Plan some nodes anew, exactly, so that what is left, or is worth more than others, finds a place."""
-    order = sorted(
-        (n for n, site in enumerate(problem.sites) if any(shape in left for shape in site.shapes)),
-        key=lambda n: -spread.ease(n),
-    )
+    useful = [n for n, site in enumerate(problem.sites) if any(shape in left for shape in site.shapes)]
+    # Where pods were lost first; there, nodes with the most left beside those with the least.
+    useful.sort(key=lambda n: -spread.ease(n))
+    short = [n for n in useful if n in spread.short]
+    order = [n for pair in zip(short, reversed(short)) for n in pair][: len(short)]
+    order += [n for n in useful if n not in spread.short]
+    vain = 0
     lowest = _lowest(targets)
     last = len(problem.demand.levels) - 1
     worth = {shape: 50 ** min(3, last - level) for shape, level in lowest.items()}
     for start in range(0, len(order), _WINDOW):
-        if clock() >= deadline or _near(left, lowest, targets, gap):
+        if clock() >= deadline or vain > _VAIN or _near(left, lowest, targets, gap):
             break
+        vain += 1
         window = order[start : start + _WINDOW]
         before = Counter[int]()
         for number in window:
@@ -229,6 +234,7 @@ def _repair(
             worth.get(s, 1) * n for s, n in before.items()
         ):
             spread.replace(groups, found)
+            vain = 0
             left = left + before - after
     return +left
 

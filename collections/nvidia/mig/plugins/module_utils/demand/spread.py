@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Set, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Targets
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
@@ -51,7 +51,11 @@ Pool = Dict[int, List[Share]]  # by class
 
 
 class Spread:
-    """Places of all sites; filled group by group."""
+    """Places of all sites; filled group by group.
+
+    Attributes:
+        short: sites of groups in which pods were lost.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -60,6 +64,7 @@ class Spread:
         # The weight of a shape: the biggest part that it takes of what any shape takes.
         self.weights = [max(need / top for need, top in zip(own, most)) for own in problem.demands]
         self._scale = most
+        self.short: Set[int] = set()
 
     def empty(self, number: int) -> Place:
         """The site as it is, without pending pods."""
@@ -99,7 +104,10 @@ class Spread:
         """Lay out all groups; returns the pods, by shape, that found no place."""
         left: Counter[int] = Counter()
         for group, options, pods in zip(groups, targets.options, targets.pods):
-            left.update(self._group(group, options, dict(pods)))
+            lost = self._group(group, options, dict(pods))
+            if lost:
+                left.update(lost)
+                self.short.update(group.sites)
         self._close(range(len(self.places)))
         return self.fill(left)
 
