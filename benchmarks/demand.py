@@ -66,17 +66,18 @@ def measure(gpus: int, count: int, seed: int, rounds: int) -> list[list[str]]:
     size = [gpus, len(Fleet(nodes, catalogs).kinds), count, len(Demand(pods).shapes)]
     rows = []
     for asked in (pods, equal):
-        greedily, used, (placed, changed, torn) = timed(partial(greedy, nodes, asked, catalogs), 1)
+        greedily, used, other = timed(partial(greedy, nodes, asked, catalogs), 1)
         for name, bounds in (("ours", []), ("ours, modes kept", [{"keep_mode": True}])):
             run = partial(plan, nodes, asked, bounds, catalogs, SETTINGS, CLOCK)
             seconds, cpu, result = timed(run, rounds)
             own = [level["placed"] for level in result["objective"]["pods"]]
-            if own < placed:
-                sys.exit(f"{gpus} GPUs, seed {seed}: {name} places {own}, the greedy planner {placed}")
+            if own < other.placed:
+                sys.exit(f"{gpus} GPUs, seed {seed}: {name} places {own}, the greedy planner {other.placed}")
             rest = [result["objective"]["changed"]["value"], f"{result['gap']:.3%}"]
-            ratio = " / ".join(f"{mine / its:.2f}" if its else "-" for mine, its in zip(own, placed))
+            ratio = " / ".join(f"{mine / its:.2f}" if its else "-" for mine, its in zip(own, other.placed))
             rows.append(row(size, name, seconds, cpu, own, rest, ratio))
-        rows.append(row(size, "greedy", greedily, used, placed, [changed, f"{torn} torn"], ""))
+        rest = [other.changed, f"{other.torn} torn"]
+        rows.append(row(size, "greedy", greedily, used, other.placed, rest, ""))
     return rows
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.bounds import read_bounds
@@ -23,21 +24,31 @@ from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Dema
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem, Site
 
 
-def greedy(
-    nodes: Sequence[Any], pods: Sequence[Any], catalogs: Mapping[str, Any]
-) -> tuple[list[int], int, int]:
-    """Plan.
+@dataclass(frozen=True)
+class Greedy:
+    """A plan.
 
-    Returns:
-        How many pods of each priority (the highest first) find a place, how many GPUs change, and how many
-        pods were placed without the rest of their gang (they are not counted).
+    Args:
+        placed: how many pods of each priority (the highest first) find a place.
+        changed: how many GPUs change.
+        torn: how many pods were placed without the rest of their gang (they are not counted).
+        nodes: the new layouts, as mig_partition_plan returns them.
     """
+
+    placed: list[int]
+    changed: int
+    torn: int
+    nodes: list[dict[str, Any]]
+
+
+def greedy(nodes: Sequence[Any], pods: Sequence[Any], catalogs: Mapping[str, Any]) -> Greedy:
+    """Plan."""
     fleet = Fleet(nodes, catalogs)
     demand = Demand(pods)
     problem = Problem(fleet, demand, read_bounds((), fleet, []))
     queue = _queue(demand)
     placed: list[int] = []
-    changed = 0
+    layouts: list[dict[str, Any]] = []
     sites = sorted(problem.sites, key=lambda site: site.node.name)
     spare = []
     for site in sites:
@@ -50,13 +61,16 @@ def greedy(
         if not chosen:
             continue
         after = list(devices)
-        for now, option in chosen:
+        for position, option in chosen.items():
+            now = problem.classes[site.classes[position]].as_is
             for at in range(len(after)):
                 after[at] += option.offers[at] - now.offers[at]
         found = _place(problem, site, after, free, queue)
         placed += found
-        changed += len(chosen) if found else 0
-    return _counted(demand, placed, changed)
+        if found:
+            layouts.append({"name": site.node.name, "layout": _layout(problem, site, chosen)})
+    counts, torn = _counted(demand, placed)
+    return Greedy(counts, sum(len(node["layout"]) for node in layouts), torn, layouts)
 
 
 def _queue(demand: Demand) -> dict[int, list[int]]:
@@ -101,8 +115,8 @@ def _place(
 
 def _geometries(
     problem: Problem, site: Site, devices: Sequence[int], queue: Mapping[int, Sequence[int]]
-) -> list[tuple[Option, Option]]:
-    """Of each GPU that changes: as it is, and the geometry with the most of what is lacking."""
+) -> dict[int, Option]:
+    """Of each GPU that changes, by its position: the geometry with the most of what is lacking."""
     lacking: Counter[int] = Counter()
     for shape in site.shapes:
         for at, number in enumerate(problem.devices[shape]):
@@ -110,9 +124,9 @@ def _geometries(
                 lacking[at] += number * len(queue[shape])
     for at, have in enumerate(devices):
         lacking[at] = max(0, lacking[at] - have)
-    found = []
+    found: dict[int, Option] = {}
     left = list(devices)
-    for name in site.classes:
+    for position, name in enumerate(site.classes):
         choices = problem.classes[name]
         now = choices.as_is.offers
         best, most = None, _gain(choices.as_is, lacking)
@@ -122,10 +136,23 @@ def _geometries(
             if kept and not option.mode and _gain(option, lacking) > most:
                 best, most = option, _gain(option, lacking)
         if best is not None:
-            found.append((choices.as_is, best))
+            found[position] = best
             left = [have - old + new for have, old, new in zip(left, now, best.offers)]
             for at, number in enumerate(best.offers):
                 lacking[at] = max(0, lacking[at] - number)
+    return found
+
+
+def _layout(problem: Problem, site: Site, chosen: Mapping[int, Option]) -> list[dict[str, Any]]:
+    """As mig_layout takes it. The GPUs have MIG mode on, and keep it."""
+    found = []
+    for position, option in chosen.items():
+        gpu = site.node.gpus[position]
+        target = problem.geometry.cheapest(gpu.kind, problem.fleet.kind(gpu), site.rules, option.offers)
+        if target is None:
+            raise AssertionError(f"{gpu}: an option has a layout")
+        counts = Counter(str(profile) for profile in target.devices)
+        found.append({"gpus": [gpu.selector], "profiles": dict(counts)})
     return found
 
 
@@ -133,7 +160,8 @@ def _gain(option: Option, lacking: Counter[int]) -> int:
     return sum(min(number, lacking[at]) for at, number in enumerate(option.offers) if number)
 
 
-def _counted(demand: Demand, placed: Sequence[int], changed: int) -> tuple[list[int], int, int]:
+def _counted(demand: Demand, placed: Sequence[int]) -> tuple[list[int], int]:
+    """Pods by priority, and those of torn gangs."""
     running = set(placed)
     torn = {
         position
@@ -144,4 +172,4 @@ def _counted(demand: Demand, placed: Sequence[int], changed: int) -> tuple[list[
         if position in running
     }
     counts = Counter(demand.level_of[position] for position in running - torn)
-    return [counts[level] for level in range(len(demand.levels))], changed, len(torn)
+    return [counts[level] for level in range(len(demand.levels))], len(torn)

@@ -87,12 +87,12 @@ def demand(seed: int, pods: int, mix: Mix | None = None) -> list[dict[str, Any]]
     random = Random(f"demand {seed}")
     offers = catalogs(mix.models)
     names = {model: product(model).replace(" ", "-") for model in mix.models}
-    kinds = [_kind(random, offers, names, mix) for _ in range(mix.kinds)]
+    kinds = [kind(random, offers, names, mix) for _ in range(mix.kinds)]
     weights = [1 / (1 + place) ** 0.7 for place in range(mix.kinds)]
     found: list[dict[str, Any]] = []
     gangs = 0
     while len(found) < pods:
-        kind = random.choices(kinds, weights)[0]
+        wish = random.choices(kinds, weights)[0]
         size = 1
         gang = None
         if random.random() < mix.ganged / 4:
@@ -100,7 +100,7 @@ def demand(seed: int, pods: int, mix: Mix | None = None) -> list[dict[str, Any]]
             gang, size = f"job-{gangs}", random.choice((2, 3, 4, 8))
         priority = random.choices((1000, 100, 0), (1, 4, 10))[0]
         for _ in range(min(size, pods - len(found))):
-            pod = {"namespace": f"team-{len(found) % 7}" if gang is None else "jobs", **kind}
+            pod = {"namespace": f"team-{len(found) % 7}" if gang is None else "jobs", **wish}
             found.append({**pod, "name": f"pod-{len(found)}", "priority": priority, "gang": gang})
     return found
 
@@ -188,7 +188,7 @@ def _node(
     }
 
 
-def _kind(
+def kind(
     random: Random, offers: Mapping[str, Sequence[Mapping[str, Any]]], names: Mapping[str, str], mix: Mix
 ) -> dict[str, Any]:
     """What all pods of one kind have in common."""

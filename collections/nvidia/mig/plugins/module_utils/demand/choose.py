@@ -11,17 +11,23 @@ node by node from the start, which is exact; those of middle size afterwards, if
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, List, Tuple
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Model, Part, Targets
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Laid, Model, Part, Targets
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.several import Several
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.worth import undo_what_does_not_pay
 
-_SMALL = 2000  # choices up to which every node is planned for itself from the start
+_TINY = 300  # choices up to which every node is planned for itself from the start
+_SMALL = 2000  # choices up to which it is in any case
 _MIDDLE = 12000  # choices up to which that is tried if the plan for groups could be better
 _WINDOW = 4  # nodes that are planned anew at a time
+_VAIN = 12  # times in a row that this may bring nothing
 
 
 @dataclass
@@ -45,34 +51,73 @@ def choose(problem: Problem, clock: Callable[[], float], deadline: float, cost: 
     """Plan. Whatever the time, what is returned can be carried out."""
     # A plan must bring more than it costs, so what just brings it does not count.
     cost *= 1.001
+    best = _best(problem, clock, deadline, cost, gap)
+    if cost:
+        still = _as_it_is(problem, best.parts)
+        if _score(problem, still, cost) >= _score(problem, best, cost):
+            return still
+    return best
+
+
+def _best(problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Choice:
+    size = _size(problem)
+    if size <= _TINY:
+        return _each(problem, clock, deadline, cost, gap)
+    rough = _in_groups(problem, clock, deadline, cost, gap)
+    if size > _MIDDLE or clock() >= deadline or (size > _SMALL and _is_near(problem, rough, gap)):
+        return rough
+    fine = _each(problem, clock, deadline, cost, gap, rough)
+    if _score(problem, fine, cost) >= _score(problem, rough, cost):
+        return fine
+    rough.parts = fine.parts
+    return rough
+
+
+def _as_it_is(problem: Problem, parts: List[Part]) -> Choice:
+    """No GPU changes, and pods take the devices that are there."""
+    spread, nothing = Spread(problem), Targets(parts)
+    spread.carry_out([], nothing)
+    spread.fill(_waiting(problem, spread))
+    return _admitted(problem, spread, nothing)
+
+
+def _each(
+    problem: Problem,
+    clock: Callable[[], float],
+    deadline: float,
+    cost: float,
+    gap: float,
+    rough: Optional[Choice] = None,
+) -> Choice:
+    """Every node for itself, which is exact if there is time."""
     if _size(problem) <= _SMALL:
         problem.refine(every=True)
         if _size(problem) > _SMALL:
             problem.refine(every=False)
-        return _each(problem, clock, deadline, cost, gap)
-    rough = _in_groups(problem, clock, deadline, cost, gap)
-    if _size(problem) > _MIDDLE or clock() >= deadline or _is_near(problem, rough, gap):
-        return rough
-    fine = _each(problem, clock, deadline, cost, gap)
-    best = fine if _reached(problem, fine) >= _reached(problem, rough) else rough
-    levels = len(problem.demand.levels)
-    known = {part.name: part.bound for part in rough.parts[:levels]}
-    best.parts = [
-        replace(part, bound=min(part.bound, known.get(part.name, part.bound))) for part in fine.parts
-    ]
-    return best
-
-
-def _each(problem: Problem, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Choice:
-    """Every node for itself, which is exact if there is time."""
     groups = problem.alone(range(len(problem.sites)))
-    targets = Model(problem, groups).solve(clock, deadline, cost, gap)
+    start = None if rough is None else _as_targets(problem, groups, rough)
+    targets = Model(problem, groups).solve(clock, deadline, cost, gap, start)
     spread = Spread(problem)
-    left = spread.carry_out(groups if targets.solved else [], targets)
-    if not targets.solved:
-        left = Counter(dict(enumerate(problem.pods)))
-    spread.fill(left)
+    spread.carry_out(groups if targets.solved else [], targets)
+    if cost:
+        undo_what_does_not_pay(problem, spread, cost)
+    spread.fill(_waiting(problem, spread))
     return _admitted(problem, spread, targets)
+
+
+def _as_targets(problem: Problem, groups: Sequence[Group], choice: Choice) -> Targets:
+    """A choice for groups of one node each."""
+    found = Targets(choice.parts, single=choice.single, gangs=choice.gangs)
+    for group in groups:
+        number = group.sites[0]
+        place, classes = choice.places[number], problem.sites[number].classes
+        options: Dict[int, List[Tuple[Option, int]]] = {}
+        for position, option in place.chosen.items():
+            if option.touched:
+                options.setdefault(classes[position], []).append((option, 1))
+        found.options.append(options)
+        found.pods.append(dict(place.pods))
+    return found
 
 
 def _in_groups(
@@ -81,21 +126,35 @@ def _in_groups(
     """Groups of nodes by their sums, then the nodes themselves."""
     groups = problem.groups()
     middle = (clock() + deadline) / 2
-    targets = Model(problem, groups).solve_sums(clock, deadline, cost, lambda: clock() > middle)
+    model = Model(problem, groups)
+    targets = model.solve_sums(clock, deadline, cost, lambda: clock() > middle)
     spread = Spread(problem)
     if targets.solved:
+        laid = [
+            Several(spread, group, model.prices(number), options).lay(pods)
+            if len(group.sites) > 1
+            else Laid()
+            for number, (group, options, pods) in enumerate(zip(groups, targets.options, targets.pods))
+        ]
+        model.solve_rest(laid, max(0.2, deadline - clock()), cost, targets)
+    if targets.solved:
         left = spread.carry_out(groups, targets)
-        left = _repair(problem, spread, left, targets, clock, deadline, gap)
+        _repair(problem, spread, left, targets, clock, deadline, gap)
     else:
         spread.carry_out([], targets)
-        left = Counter(dict(enumerate(problem.pods)))
-    if left:
-        # Room that the lost pods leave can serve others.
-        placed = Counter[int]()
-        for place in spread.places:
-            placed.update(place.pods)
-        spread.fill(Counter({shape: count - placed[shape] for shape, count in enumerate(problem.pods)}))
+    if cost:
+        undo_what_does_not_pay(problem, spread, cost)
+    # Room that lost pods leave can serve others.
+    spread.fill(_waiting(problem, spread))
     return _admitted(problem, spread, targets)
+
+
+def _waiting(problem: Problem, spread: Spread) -> Counter[int]:
+    """Pods, by shape, that are laid nowhere."""
+    placed = Counter[int]()
+    for place in spread.places:
+        placed.update(place.pods)
+    return Counter(dict(enumerate(problem.pods))) - placed
 
 
 def _reached(problem: Problem, choice: Choice) -> List[int]:
@@ -109,10 +168,20 @@ def _reached(problem: Problem, choice: Choice) -> List[int]:
     return found
 
 
+def _score(problem: Problem, choice: Choice, cost: float) -> List[float]:
+    """By level, the pods of this and the higher ones, after what changes cost."""
+    changed = sum(option.touched for place in choice.places for option in place.chosen.values())
+    return [pods - cost * changed for pods in accumulate(_reached(problem, choice))]
+
+
 def _is_near(problem: Problem, choice: Choice, gap: float) -> bool:
-    reached = _reached(problem, choice)
-    bounds = [part.bound for part in choice.parts[: len(reached)]]
-    return all(own >= bound * (1 - gap) for own, bound in zip(reached, bounds))
+    """Whether it is near enough; without a gap, what is destroyed and changed must be the least, too."""
+    values = _reached(problem, choice)
+    bounds = [part.bound for part in choice.parts]
+    if any(own < bound * (1 - gap) for own, bound in zip(values, bounds)):
+        return False
+    costs = [option.cost for place in choice.places for option in place.chosen.values()]
+    return gap > 0 or all(sum(own) <= bound for own, bound in zip(zip(*costs), bounds[len(values) :]))
 
 
 def _size(problem: Problem) -> int:
@@ -135,16 +204,20 @@ def _repair(
     gap: float,
 ) -> Counter[int]:
     """Plan some nodes anew, exactly, so that what is left, or is worth more than others, finds a place."""
-    order = sorted(
-        (n for n, site in enumerate(problem.sites) if any(shape in left for shape in site.shapes)),
-        key=lambda n: -spread.ease(n),
-    )
+    useful = [n for n, site in enumerate(problem.sites) if any(shape in left for shape in site.shapes)]
+    # Where pods were lost first; there, nodes with the most left beside those with the least.
+    useful.sort(key=lambda n: -spread.ease(n))
+    short = [n for n in useful if n in spread.short]
+    order = [n for pair in zip(short, reversed(short)) for n in pair][: len(short)]
+    order += [n for n in useful if n not in spread.short]
+    vain = 0
     lowest = _lowest(targets)
     last = len(problem.demand.levels) - 1
     worth = {shape: 50 ** min(3, last - level) for shape, level in lowest.items()}
     for start in range(0, len(order), _WINDOW):
-        if clock() >= deadline or _near(left, lowest, targets, gap):
+        if clock() >= deadline or vain > _VAIN or _near(left, lowest, targets, gap):
             break
+        vain += 1
         window = order[start : start + _WINDOW]
         before = Counter[int]()
         for number in window:
@@ -161,6 +234,7 @@ def _repair(
             worth.get(s, 1) * n for s, n in before.items()
         ):
             spread.replace(groups, found)
+            vain = 0
             left = left + before - after
     return +left
 
@@ -228,9 +302,7 @@ def _admitted(problem: Problem, spread: Spread, targets: Targets) -> Choice:
                 break
             taken = min(surplus, place.pods[shape])
             if taken:
-                place.pods[shape] -= taken
-                for at, number in enumerate(problem.devices[shape]):
-                    place.spare[at] += number * taken
+                spread.take_off(place, shape, taken)
                 surplus -= taken
     return Choice(targets.parts, spread.places, single, gangs)
 

@@ -18,10 +18,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import
     short_product,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import in_words
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
-    GPU_RESOURCE,
-    mig_resource,
-)
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import GPU_RESOURCE
 
 
 @dataclass(frozen=True)
@@ -92,14 +89,15 @@ class Reasons:
         for at, count in enumerate(problem.devices[number]):
             if count and max([site.most[at] for site in sites]) < count:
                 return Why(self._short(problem.resources[at], at, count, pools, sites), True)
-        wanted = [(at, count) for at, count in enumerate(problem.devices[number]) if count]
-        able = [site for site in sites if all(site.most[at] >= count for at, count in wanted)]
+        able = sites
+        for at, count in problem.asked[number]:
+            able = [site for site in able if site.most[at] >= count]
         asked = describe_devices(shape.devices)
         if not able:
             return Why(f"asks for {asked} on one node, which no node can offer together", True)
         for at, need in enumerate(problem.demands[number]):
-            best = max(able, key=lambda site: site.free[at])
-            if best.free[at] < need:
+            if max([site.free[at] for site in able]) < need:
+                best = max(able, key=lambda site: site.free[at])
                 name = problem.needs[at]
                 return Why(
                     f"asks for {in_words(need)} {name}; of the nodes that could offer {asked}, none has more "
@@ -126,7 +124,7 @@ class Reasons:
 
     def _exists(self, resource: str) -> bool:
         return any(
-            resource in kind.offers or resource == GPU_RESOURCE or _offered(kind, resource) is not None
+            resource in kind.offers or resource == GPU_RESOURCE or self._offered(kind, resource) is not None
             for kind in self.problem.fleet.kinds
         )
 
@@ -166,7 +164,7 @@ class Reasons:
         for site in sites:
             for gpu in site.node.gpus:
                 kind = problem.fleet.kind(gpu)
-                if kind.held or (resource != GPU_RESOURCE and _offered(kind, resource) is None):
+                if kind.held or (resource != GPU_RESOURCE and self._offered(kind, resource) is None):
                     continue
                 limits = problem.bounds.limits[site.node.name]
                 mode = f"{gpu} would have to change its MIG mode"
@@ -233,26 +231,28 @@ class Reasons:
     def _block(self, number: int, resource: str) -> Optional[_Blocked]:
         key = (number, resource)
         if key not in self._blocked:
-            self._blocked[key] = _find_block(self.problem.fleet.kinds[number], resource)
+            kind = self.problem.fleet.kinds[number]
+            self._blocked[key] = _find_block(kind, resource, self._offered(kind, resource))
         return self._blocked[key]
 
+    def _offered(self, kind: Kind, resource: str) -> Optional[OfferedProfile]:
+        return self.problem.geometry.menu(kind.catalog).offered.get(resource)
 
-def _find_block(kind: Kind, resource: str) -> Optional[_Blocked]:
+
+def _find_block(kind: Kind, resource: str, offered: Optional[OfferedProfile]) -> Optional[_Blocked]:
     """None where nothing is in the way, or more than pods are."""
     if kind.frozen or not kind.mixed:
         return None
     if resource == GPU_RESOURCE:
         held = tuple(i.placed.placement for i in kind.pinned)
         return _Blocked(held, 0) if held else (_Blocked((), 0) if kind.held else None)
-    offered = _offered(kind, resource)
     if offered is None:
         return None
     if not kind.mig:
         return _Blocked((), offered.size) if kind.held else None
-    ways = [
-        tuple(i.placed.placement for i in kind.pinned if i.placed.placement.mask & own.mask)
-        for own in offered.placements
-    ]
+    pinned = [(i.placed.placement, i.placed.placement.mask) for i in kind.pinned]
+    masks = [own.mask for own in offered.placements]
+    ways = [tuple([own for own, mask in pinned if mask & other]) for other in masks]
     best = min(ways, key=lambda way: (len(way), way), default=())
     return _Blocked(best, offered.size) if best else None
 
@@ -267,10 +267,6 @@ def _holders(gpu: Gpu, placements: Sequence[Placement]) -> List[str]:
         if raw["placement"]["start"] in starts
         for name in pods_in(raw)
     ]
-
-
-def _offered(kind: Kind, resource: str) -> Optional[OfferedProfile]:
-    return next((o for o in kind.catalog.profiles if mig_resource(o.profile) == resource), None)
 
 
 def _pods(names: Sequence[str]) -> str:

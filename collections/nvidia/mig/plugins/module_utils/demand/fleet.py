@@ -11,6 +11,7 @@ GPUs in the same state share one `Kind`, whatever their names, so that what a ki
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.where import Taint, parse_taints
@@ -71,7 +72,7 @@ class Kind:
     mixed: bool
     instances: Tuple[Instance, ...] = ()
 
-    @property
+    @cached_property
     def offers(self) -> Tuple[str, ...]:
         """The resources that pending pods could take as it is."""
         if not self.mig:
@@ -79,11 +80,11 @@ class Kind:
         found = tuple(instance.offers for instance in self.instances if instance.offers is not None)
         return found if self.mixed else (GPU_RESOURCE,) * len(found)
 
-    @property
+    @cached_property
     def pinned(self) -> Tuple[Instance, ...]:
         return tuple(instance for instance in self.instances if instance.pinned)
 
-    @property
+    @cached_property
     def free(self) -> Tuple[Instance, ...]:
         return tuple(instance for instance in self.instances if not instance.pinned)
 

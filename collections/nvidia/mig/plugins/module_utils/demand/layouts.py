@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import add, ge, sub
 from typing import Dict, List, Sequence
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Counts, Target
@@ -23,17 +24,18 @@ class Change:
 
 def changes_of(problem: Problem, site: Site, place: Place) -> List[Change]:
     """The GPUs of the node that change. One that its pods can do without stays as it is."""
-    resources = range(len(problem.resources))
+    moving = [position for position, option in place.chosen.items() if option.touched]
+    if not moving:
+        return []
     used = [0] * len(problem.resources)
     for shape, count in place.pods.items():
-        for at, number in enumerate(problem.devices[shape]):
+        for at, number in problem.asked[shape]:
             used[at] += number * count
     offers: Dict[int, Counts] = {}
     for position, name in enumerate(site.classes):
         option = place.chosen.get(position)
         offers[position] = (problem.classes[name].as_is if option is None else option).offers
-    supply = [sum(own[at] for own in offers.values()) for at in resources]
-    moving = [position for position, option in place.chosen.items() if option.touched]
+    supply = list(map(sum, zip(*offers.values())))
     # The one whose change destroys the most is the first that may stay as it is.
     moving.sort(key=lambda p: (tuple(-cost for cost in place.chosen[p].cost), p))
     found: List[Change] = []
@@ -41,8 +43,8 @@ def changes_of(problem: Problem, site: Site, place: Place) -> List[Change]:
         gpu = site.node.gpus[position]
         kind = problem.fleet.kind(gpu)
         as_is = problem.classes[site.classes[position]].as_is.offers
-        rest = [supply[at] - offers[position][at] for at in resources]
-        needed = tuple(max(0, used[at] - rest[at]) for at in resources)
+        rest = list(map(sub, supply, offers[position]))
+        needed = tuple([max(0, need) for need in map(sub, used, rest)])
         # A GPU that becomes whole may stand in for one that is kept whole elsewhere.
         bound = kind.mig and place.chosen[position].mode and (site.keep_whole or site.sets)
         if _covers(as_is, needed) and not bound:
@@ -55,10 +57,10 @@ def changes_of(problem: Problem, site: Site, place: Place) -> List[Change]:
                 raise AssertionError(f"{gpu}: an option that was chosen has a layout")
             found.append(Change(position, target))
             final = problem.geometry.counts(target.offers)
-        supply = [rest[at] + final[at] for at in resources]
+        supply = list(map(add, rest, final))
         offers[position] = final
     return sorted(found, key=lambda change: site.node.gpus[change.gpu].index)
 
 
 def _covers(offers: Sequence[int], needed: Sequence[int]) -> bool:
-    return all(have >= need for have, need in zip(offers, needed))
+    return all(map(ge, offers, needed))

@@ -10,16 +10,18 @@ and no plan can be better for a group of many.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import floor
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Program, Term
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Answer, Program, Term
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.solver import Solver
 
+_BRANCHES = 100  # a plan that leaves a little less room is as good, and to prove the most takes long
 COSTS = ("destroyed", "changed", "mode_changes")
 
 
@@ -50,6 +52,36 @@ class Targets:
     solved: bool = False
 
 
+@dataclass
+class Laid:
+    """What is fixed in a group.
+
+    Args:
+        options: by class, the options that GPUs have taken (by identity; those that stay as they are, too).
+        pods: by shape, how many run; of others it is open.
+    """
+
+    options: Dict[int, List[Option]] = field(default_factory=dict)
+    pods: Dict[int, int] = field(default_factory=dict)
+
+    def take(self, name: int, option: Option) -> None:
+        self.options.setdefault(name, []).append(option)
+
+
+class Prices:
+    """What it costs the objective if one more GPU takes an option, by the relaxed program; of one group.
+
+    Args:
+        prices: by class and the option's identity.
+    """
+
+    def __init__(self, prices: Dict[Tuple[int, int], float]) -> None:
+        self._prices = prices
+
+    def of(self, name: int, option: Option) -> float:
+        return self._prices.get((name, id(option)), 0.0)
+
+
 class Model:
     """The program of some groups."""
 
@@ -74,6 +106,9 @@ class Model:
         self.gangs: Dict[Form, int] = {}
         self._cost_terms: Dict[str, List[Term]] = {}
         self._placed: Dict[int, List[Term]] = {}  # by shape, its columns over the groups
+        self._rows: Dict[Tuple[int, int], int] = {}  # by group and class, the row of its GPUs
+        self._columns: Dict[Tuple[int, int], List[Tuple[Option, int]]] = {}  # by group and class
+        self._solver: Optional[Solver] = None
         self._whole: List[Tuple[int, List[Term]]] = []  # by group, GPUs that are whole: a constant and terms
         for number, group in enumerate(groups):
             self._add_group(number, group)
@@ -83,16 +118,34 @@ class Model:
         else:
             self._add_numbers(wanted)
 
-    def solve(self, clock: Callable[[], float], deadline: float, cost: float, gap: float) -> Targets:
-        """All parts of the objective, as far as time allows."""
+    def solve(
+        self,
+        clock: Callable[[], float],
+        deadline: float,
+        cost: float,
+        gap: float,
+        start: Optional[Targets] = None,
+    ) -> Targets:
+        """All parts of the objective, as far as time allows.
+
+        Args:
+            start: a choice that is possible, with bounds that hold for the best one.
+        """
         solver = Solver(self.program)
         found = Targets()
         values: Optional[List[int]] = None
+        if start is not None:
+            values = self._values(start)
+            solver.begin(values)
+        known = {} if start is None or cost else {part.name: part.bound for part in start.parts}
         charge = self._charge(cost)
         before: List[Term] = []
         for level in range(len(self.problem.demand.levels)):
             terms = self._level(level)
+            name = f"level {level}"
             most = sum(self._upper(term) for term in terms)
+            most = min(most, known.get(name, most))
+            answer: Optional[Answer] = None
             if cost or values is None or _total(terms, values) < most:
                 goal = [*before, *terms, *charge] if cost else terms
                 # Half of what is left, so that the next parts have some time, too.
@@ -101,12 +154,20 @@ class Model:
                 if not cost and abs(answer.bound) < most:
                     most = floor(answer.bound + 1e-4)
             value = None if values is None else _total(terms, values)
-            found.parts.append(Part(f"level {level}", most))
+            if cost and answer is not None and values is not None and value is not None:
+                # What a plan could be better, in pods, after what its changes cost.
+                better = min(most, answer.bound - _sum(goal, values))
+                most = min(most, value + max(0, floor(better + 1e-4)))
+            found.parts.append(Part(name, most))
+            if value is None or value < most:
+                known = {}  # they are for a plan that reaches those before
             if value:
                 solver.hold(terms, value)
             before += terms
+        if cost and values is not None:
+            solver.hold([*before, *charge], _sum([*before, *charge], values) - 1e-6)
         if values is not None:
-            values = self._least(solver, values, clock, deadline, found)
+            values = self._least(solver, values, clock, deadline, found, known)
         if values is not None:
             self._read(values, found)
         return found
@@ -124,7 +185,7 @@ class Model:
     def solve_sums(
         self, clock: Callable[[], float], deadline: float, cost: float, quick: Callable[[], bool]
     ) -> Targets:
-        """For groups of many nodes: bounds by relaxation, and whole numbers beside its solution.
+        """For groups of many nodes: bounds by relaxation, and about what its solution has.
 
         Args:
             quick: whether time is short, so that only pods are counted exactly, not what is destroyed.
@@ -135,6 +196,7 @@ class Model:
         goal = self._weighted(levels, cost)
         solver.relax(goal, deadline - clock())
         before: List[Term] = []
+        best: Optional[float] = None
         for level, terms in enumerate(levels):
             most = sum(self._upper(term) for term in terms)
             best = solver.relax([*before, *terms, *charge] if cost else terms, deadline - clock())
@@ -145,6 +207,8 @@ class Model:
                 solver.hold(terms, most)
             found.parts.append(Part(f"level {level}", most))
             before += terms
+        if cost and best is not None:
+            solver.hold([*before, *charge], solver.value([*before, *charge]) - 1e-6)
         for name in COSTS:
             terms = [(column, -number) for column, number in self._costs(name)]
             best = None if quick() else solver.relax(terms, deadline - clock())
@@ -154,12 +218,51 @@ class Model:
         if not solver.relaxed:
             return found
         solver.release()
+        self._solver = solver
+        self._read(solver.nearest(), found)
+        return found
+
+    def prices(self, number: int) -> Prices:
+        """Those of a group, after `solve_sums`."""
+        found: Dict[Tuple[int, int], float] = {}
+        if self._solver is not None:
+            for name in self.groups[number].classes:
+                for option, column in self._columns.get((number, name), ()):
+                    found[name, id(option)] = self._solver.price_of_column(column)
+                if (number, name) in self._rows:
+                    row = self._rows[number, name]
+                    found[name, id(self.problem.classes[name].as_is)] = self._solver.price_of_row(row)
+        return Prices(found)
+
+    def solve_rest(self, laid: Sequence[Laid], seconds: float, cost: float, found: Targets) -> None:
+        """Whole numbers after `solve_sums`, beside the GPUs and pods that are laid by now, by group."""
+        solver = self._solver
+        if solver is None:
+            return
+        least: Dict[int, int] = {}
+        most: Dict[int, int] = {}
+        counts: Dict[int, int] = {}
+        for number, own in enumerate(laid):
+            for name, options in own.options.items():
+                columns = self._columns[number, name]
+                taken = Counter(map(id, options))
+                least.update({column: taken[id(option)] for option, column in columns if id(option) in taken})
+                kept = taken[id(self.problem.classes[name].as_is)]
+                counts[self._rows[number, name]] = self.groups[number].classes[name] - kept
+        for number, shape, column in self.pods:
+            if shape in laid[number].pods:
+                least[column] = most[column] = laid[number].pods[shape]
+        solver.restrict(least, most, counts)
+        levels = [self._level(level) for level in range(len(self.problem.demand.levels))]
+        goal = self._weighted(levels, cost)
+        found.solved = False
+        if solver.relax(goal, seconds) is None:
+            return
         pods = [column for _group, _shape, column in self.pods]
         solver.confine([*pods, *self.single.values(), *self.gangs.values()])
-        answer = solver.maximise(goal, max(0.2, deadline - clock()), 1e-5, whole=False)
+        answer = solver.maximise(goal, seconds, 1e-5, whole=False)
         if answer.values is not None:
             self._read(answer.values, found)
-        return found
 
     def _weighted(self, levels: Sequence[Sequence[Term]], cost: float) -> List[Term]:
         """All parts of the objective in one, each much heavier than the next: a start for the rest."""
@@ -182,21 +285,24 @@ class Model:
         clock: Callable[[], float],
         deadline: float,
         found: Targets,
+        known: Mapping[str, int],
     ) -> List[int]:
         """With the same pods: destroy least, then leave the most room."""
         for name in COSTS:
             terms = [(column, -number) for column, number in self._costs(name)]
-            least = 0
-            if _total(terms, values):
+            least = known.get(name, 0)
+            if _total(terms, values) < -least:
                 answer = solver.maximise(terms, deadline - clock())
                 values = answer.values or values
                 least = max(0, -floor(answer.bound + 1e-4)) if answer.bound <= 0 else 0
             value = _total(terms, values)
             found.parts.append(Part(name, min(least, -value)))
+            if -value > least:
+                known = {}
             if terms:
                 solver.hold(terms, value)
         if any(values[column] for _g, _c, _o, column in self.options):
-            answer = solver.maximise(self._room(), deadline - clock())
+            answer = solver.maximise(self._room(), deadline - clock(), branches=_BRANCHES)
             values = answer.values or values
         return values
 
@@ -212,9 +318,11 @@ class Model:
                 base[at] += offered * count
             whole += count * choices.whole
             columns: List[Term] = []
+            own = self._columns[number, name] = []
             for option in choices.options:
                 column = program.column(count)
                 columns.append((column, 1))
+                own.append((option, column))
                 self.options.append((number, name, option, column))
                 for at, offered in enumerate(option.offers):
                     if offered != choices.as_is.offers[at]:
@@ -222,6 +330,7 @@ class Model:
                 if option.mode:
                     moves.append((column, -1 if choices.whole else 1))
             if columns:
+                self._rows[number, name] = len(program.rows)
                 program.at_most(columns, count)
         sums = [sum(problem.sites[n].free[at] for n in group.sites) for at in range(len(problem.needs))]
         wants: List[List[Term]] = [[] for dummy in problem.needs]
@@ -345,6 +454,25 @@ class Model:
     def _upper(self, term: Term) -> int:
         return int(self.program.uppers[term[0]] * term[1])
 
+    def _values(self, targets: Targets) -> List[int]:
+        """Of what was chosen for these groups, the columns; options are known by what they offer and cost."""
+        values = [0] * len(self.program.uppers)
+        taken: Dict[Tuple[int, int, object], int] = {}
+        for group, chosen in enumerate(targets.options):
+            for name, options in chosen.items():
+                for option, number in options:
+                    kind = (group, name, (option.offers, option.cost))
+                    taken[kind] = taken.get(kind, 0) + number
+        for group, name, option, column in self.options:
+            values[column] = taken.pop((group, name, (option.offers, option.cost)), 0)
+        for group, shape, column in self.pods:
+            values[column] = targets.pods[group].get(shape, 0)
+        for key, column in self.single.items():
+            values[column] = targets.single.get(key, 0)
+        for form, column in self.gangs.items():
+            values[column] = targets.gangs.get(form, 0)
+        return values
+
     def _read(self, values: Sequence[int], found: Targets) -> None:
         found.solved = True
         found.options = [{} for dummy in self.groups]
@@ -359,8 +487,12 @@ class Model:
         found.gangs = {form: values[column] for form, column in self.gangs.items()}
 
 
+def _sum(terms: Sequence[Term], values: Sequence[int]) -> float:
+    return sum(number * values[column] for column, number in terms)
+
+
 def _total(terms: Sequence[Term], values: Sequence[int]) -> int:
-    return int(sum(number * values[column] for column, number in terms))
+    return int(_sum(terms, values))
 
 
 def _merged(terms: Sequence[Term]) -> List[Term]:

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from operator import add
 from typing import Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.fleet import Instance, Kind
@@ -40,7 +41,7 @@ class Option:
         destroyed: free instances that go.
         touched: 1 if anything changes.
         mode: 1 if its MIG mode changes.
-        room: what is left free; see `room_of`.
+        room: what is left free; see `Menu.room`.
     """
 
     offers: Counts
@@ -86,6 +87,30 @@ class Target:
     room: int
 
 
+class Menu:
+    """What GPUs of one catalog offer, looked up once.
+
+    Attributes:
+        offered: by resource.
+        limited: profiles of which the number is limited by more than placements.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.offered = {mig_resource(own.profile): own for own in catalog.profiles}
+        self.resources = frozenset([GPU_RESOURCE, *self.offered])
+        self.limited = frozenset(o.profile for o in catalog.profiles if _limited(catalog, o.profile))
+        shapes = {own.placements for own in catalog.profiles}
+        self._spots = [(p.mask, p.size * p.size) for placements in shapes for p in placements]
+        self._rooms: Dict[int, int] = {}
+
+    def room(self, taken: int) -> int:
+        """How much room for big profiles: every free placement counts the square of its size."""
+        found = self._rooms.get(taken)
+        if found is None:
+            found = self._rooms[taken] = sum(square for mask, square in self._spots if not mask & taken)
+        return found
+
+
 class Geometry:
     """Options of every kind, each found once."""
 
@@ -95,11 +120,18 @@ class Geometry:
         self._fills: Dict[object, List[Counts]] = {}
         self._options: Dict[object, Tuple[Option, ...]] = {}
         self._targets: Dict[object, Optional[Target]] = {}
-        self._names: Dict[int, FrozenSet[str]] = {}
+        self._menus: Dict[int, Menu] = {}
+        self._after: Dict[object, Optional[int]] = {}
+
+    def menu(self, catalog: Catalog) -> Menu:
+        found = self._menus.get(id(catalog))
+        if found is None:
+            found = self._menus[id(catalog)] = Menu(catalog)
+        return found
 
     def as_is(self, kind: Kind, every: bool = True) -> Option:
         """The GPU as it stands; with ``every`` with the room that it leaves."""
-        room = room_of(kind.catalog, _taken(kind)) if every else 0
+        room = self.menu(kind.catalog).room(_taken(kind.instances)) if every else 0
         return Option(self.counts(kind.offers), touched=0, room=room)
 
     def options(self, number: int, kind: Kind, rules: Rules, every: bool) -> Tuple[Option, ...]:
@@ -112,7 +144,7 @@ class Geometry:
         key = (number, id(rules), every)
         found = self._options.get(key)
         if found is None:
-            same = (number, rules.creatable & self._offered(kind.catalog), rules.mode, every)
+            same = (number, rules.creatable & self.menu(kind.catalog).resources, rules.mode, every)
             if same not in self._options:
                 self._options[same] = self._find(kind, rules, every)
             found = self._options[key] = self._options[same]
@@ -128,14 +160,6 @@ class Geometry:
             self._targets[key] = self._target(kind, rules.creatable, wanted)
         return self._targets[key]
 
-    def _offered(self, catalog: Catalog) -> FrozenSet[str]:
-        """Resources that the catalog's GPUs could ever offer."""
-        found = self._names.get(id(catalog))
-        if found is None:
-            found = frozenset([GPU_RESOURCE, *(mig_resource(o.profile) for o in catalog.profiles)])
-            self._names[id(catalog)] = found
-        return found
-
     def _find(self, kind: Kind, rules: Rules, every: bool) -> Tuple[Option, ...]:
         if kind.frozen or not kind.capable or kind.held:
             return ()
@@ -147,8 +171,8 @@ class Geometry:
                 kept = self.counts(i.offers for i in (*kind.pinned, *stay) if i.offers is not None)
                 for fill in self._fill(kind.catalog, base, rules.creatable, every):
                     if any(fill):
-                        offers = tuple(a + b for a, b in zip(kept, fill))
-                        found[offers, turns] = min(gone, found.get((offers, turns), gone))
+                        # The fewest gone come first.
+                        found.setdefault((tuple(map(add, kept, fill)), turns), gone)
         if kind.mig and rules.mode and not kind.pinned and GPU_RESOURCE in rules.creatable:
             found[self.counts((GPU_RESOURCE,)), 1] = len(kind.free)
         options = [Option(offers, gone, 1, mode) for (offers, mode), gone in found.items()]
@@ -168,12 +192,13 @@ class Geometry:
         taken = 0
         for own in base:
             taken |= own.placement.mask
-        kinds = [o for o in catalog.profiles if mig_resource(o.profile) in creatable]
-        there = Counter(own.profile for own in base)
-        limits = tuple(sorted((str(p), n) for p, n in there.items() if _limited(catalog, p)))
-        key = (id(catalog), taken, creatable & self._offered(catalog), limits, every)
+        menu = self.menu(catalog)
+        limits = tuple(sorted(str(own.profile) for own in base if own.profile in menu.limited))
+        key = (id(catalog), taken, creatable & menu.resources, limits, every)
         found = self._fills.get(key)
         if found is None:
+            kinds = [offered for resource, offered in menu.offered.items() if resource in creatable]
+            there = Counter(own.profile for own in base)
             found = self._fills[key] = self._enumerate(catalog, kinds, taken, there, every)
         return found
 
@@ -195,7 +220,8 @@ class Geometry:
                     at = self._at[mig_resource(offered.profile)]
                     starts.setdefault(placement.start, []).append((at, placement.size, offered))
         profiles = {self._at[mig_resource(o.profile)]: o.profile for o in kinds}
-        limited = frozenset(at for at, profile in profiles.items() if _limited(catalog, profile))
+        limits = self.menu(catalog).limited
+        limited = frozenset(at for at, profile in profiles.items() if profile in limits)
         if any("+me.all" in profile.attributes for profile in (*profiles.values(), *there)):
             limited = frozenset(profiles)  # beside it, others are limited too
         reached: List[set[Counts]] = [set() for dummy in range(units + 1)]
@@ -213,41 +239,45 @@ class Geometry:
         )
 
     def _target(self, kind: Kind, creatable: FrozenSet[str], wanted: Counts) -> Optional[Target]:
+        menu = self.menu(kind.catalog)
         if wanted == self.counts((GPU_RESOURCE,)) and kind.mig:
-            return Target(False, (), (GPU_RESOURCE,), len(kind.free), 1, room_of(kind.catalog, 0))
+            return Target(False, (), (GPU_RESOURCE,), len(kind.free), 1, menu.room(0))
         best: Optional[Target] = None
         for stay, gone in _choices(kind):
             if best is not None and gone > best.destroyed:
                 break
             kept = [*kind.pinned, *stay]
             offered = [i.offers for i in kept if i.offers is not None]
-            missing = [a - b for a, b in zip(wanted, self.counts(offered))]
-            new = self._new(kind, missing, creatable)
-            if new is None:
+            missing = tuple(max(0, a - b) for a, b in zip(wanted, self.counts(offered)))
+            lacking = {name: number for name, number in zip(self.resources, missing) if number}
+            if not all(name in menu.offered and name in creatable for name in lacking):
                 continue
-            pinned = [instance.placed for instance in kept]
-            if limit_reason(kind.catalog, [*new, *(p.profile for p in pinned)]):
-                continue
-            placed = search(kind.catalog, new, pinned)
-            if placed is None:
-                continue
-            taken = 0
-            for own in (*pinned, *placed):
-                taken |= own.placement.mask
-            room = room_of(kind.catalog, taken)
-            if best is None or room > best.room:
+            names = [name for name in menu.offered for dummy in range(lacking.get(name, 0))]
+            new = [menu.offered[name].profile for name in names]
+            taken = self._taken_with(kind.catalog, new, kept, missing)
+            if taken is not None and (best is None or menu.room(taken) > best.room):
                 devices = canonical([*(d for i in kept for d in i.devices), *new])
-                names = tuple(offered) + tuple(mig_resource(profile) for profile in new)
-                best = Target(True, devices, names, gone, 0 if kind.mig else 1, room)
+                offers = (*offered, *names)
+                best = Target(True, devices, offers, gone, 0 if kind.mig else 1, menu.room(taken))
         return best
 
-    def _new(self, kind: Kind, missing: Sequence[int], creatable: FrozenSet[str]) -> Optional[List[Profile]]:
-        """One profile per instance to create; None if one of them may not be."""
-        found: List[Profile] = []
-        left = {name: number for name, number in zip(self.resources, missing) if number > 0}
-        for offer in kind.catalog.profiles:
-            found += [offer.profile] * left.pop(mig_resource(offer.profile), 0)
-        return None if left or not {mig_resource(profile) for profile in found} <= creatable else found
+    def _taken_with(
+        self, catalog: Catalog, new: Sequence[Profile], kept: Sequence[Instance], missing: Counts
+    ) -> Optional[int]:
+        """What is taken when the new ones stand beside those that are kept; None: they do not fit."""
+        taken = _taken(kept)
+        limits = [i.placed.profile for i in kept if i.placed.profile in self.menu(catalog).limited]
+        key = (id(catalog), taken, missing, tuple(limits))
+        if key not in self._after:
+            found: Optional[int] = None
+            if not limit_reason(catalog, [*new, *(i.placed.profile for i in kept)]):
+                placed = search(catalog, new, [i.placed for i in kept])
+                if placed is not None:
+                    found = taken
+                    for own in placed:
+                        found |= own.placement.mask
+            self._after[key] = found
+        return self._after[key]
 
     def counts(self, names: Iterable[str]) -> Counts:
         counts = [0] * len(self.resources)
@@ -255,12 +285,6 @@ class Geometry:
             if name in self._at:
                 counts[self._at[name]] += 1
         return tuple(counts)
-
-
-def room_of(catalog: Catalog, taken: int) -> int:
-    """How much room for big profiles: every free placement counts the square of its size."""
-    shapes = {offered.placements for offered in catalog.profiles}
-    return sum(p.size * p.size for placements in shapes for p in placements if not p.mask & taken)
 
 
 def _choices(kind: Kind) -> List[Tuple[Tuple[Instance, ...], int]]:
@@ -274,9 +298,9 @@ def _choices(kind: Kind) -> List[Tuple[Tuple[Instance, ...], int]]:
     return list(found.values())
 
 
-def _taken(kind: Kind) -> int:
+def _taken(instances: Iterable[Instance]) -> int:
     taken = 0
-    for instance in kind.instances:
+    for instance in instances:
         taken |= instance.placed.placement.mask
     return taken
 

@@ -20,6 +20,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.demand.explain import R
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.fleet import Fleet, Gpu, Kind
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.layouts import Change, changes_of
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import COSTS
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Target
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Demand, device_name
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem, Site
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place
@@ -65,6 +66,24 @@ def plan(
             gc.enable()
 
 
+@dataclass(frozen=True)
+class _Turn:
+    """What becomes of GPUs of one kind.
+
+    Args:
+        before, after: as a layout says it.
+        kept, new: devices that pending pods could have before, and that they can have only then.
+        made, price: the new ones, and what goes for them, in words.
+    """
+
+    before: Dict[str, Any]
+    after: Dict[str, Any]
+    kept: Tuple[str, ...]
+    new: Counter[str]
+    made: str
+    price: str
+
+
 class _Result:
     """The plan with names."""
 
@@ -72,6 +91,7 @@ class _Result:
         self.problem = problem
         self.choice = choice
         self.settings = settings
+        self._turns: Dict[Tuple[int, int], _Turn] = {}
         self.changes: List[Tuple[Site, Place, List[Change]]] = []
         for site, place in zip(problem.sites, choice.places):
             moved = changes_of(problem, site, place)
@@ -144,72 +164,66 @@ class _Result:
         targets = {change.gpu: change.target for change in moved}
         found: Counter[str] = Counter()
         for position, gpu in enumerate(site.node.gpus):
-            offers = Counter(self.problem.fleet.kind(gpu).offers)
             target = targets.get(position)
-            found.update(offers if target is None else offers & Counter(target.offers))
+            kept = self.problem.fleet.kind(gpu).offers if target is None else self._turn(gpu, target).kept
+            for resource in kept:
+                found[resource] += 1
         return found
 
     def _node(self, site: Site, moved: Sequence[Change], waiting: Dict[str, List[int]]) -> Dict[str, Any]:
-        fleet = self.problem.fleet
-        layout: List[Dict[str, Any]] = []
+        layout: Dict[str, Dict[str, Any]] = {}
         gpus = []
         for change in moved:
             gpu = site.node.gpus[change.gpu]
-            entry = _entry(change.target.mig, change.target.devices)
-            same = next((own for own in layout if {**own, "gpus": 0} == {**entry, "gpus": 0}), None)
-            if same is None:
-                layout.append({"gpus": [gpu.selector], **entry})
-            else:
-                same["gpus"].append(gpu.selector)
-            gpus.append(self._gpu(gpu, fleet.kind(gpu), change, waiting))
-        return {"name": site.node.name, "layout": layout, "gpus": gpus}
+            turn = self._turn(gpu, change.target)
+            entry = layout.setdefault(repr(turn.after), {"gpus": [], **_copy(turn.after)})
+            entry["gpus"].append(gpu.selector)
+            gpus.append(self._gpu(gpu, turn, change.target, waiting))
+        return {"name": site.node.name, "layout": list(layout.values()), "gpus": gpus}
 
-    def _gpu(self, gpu: Gpu, kind: Kind, change: Change, waiting: Dict[str, List[int]]) -> Dict[str, Any]:
-        target = change.target
+    def _turn(self, gpu: Gpu, target: Target) -> _Turn:
+        key = (gpu.kind, id(target))  # the geometry keeps its targets
+        found = self._turns.get(key)
+        if found is None:
+            found = self._turns[key] = _turn(self.problem.fleet.kind(gpu), target)
+        return found
+
+    def _gpu(self, gpu: Gpu, turn: _Turn, target: Target, waiting: Dict[str, List[int]]) -> Dict[str, Any]:
         named = self.problem.demand.named
         pods: List[str] = []
-        new = Counter(target.offers) - Counter(kind.offers)
-        for resource, count in new.items():
+        for resource, count in turn.new.items():
             pods += [named[position] for position in waiting[resource][:count]]
             del waiting[resource][:count]
         pods = list(dict.fromkeys(pods))
-        before = canonical(profile for instance in kind.instances for profile in instance.devices)
-        made = ", ".join(
-            f"{n} x {device_name(name)}" if n > 1 else device_name(name) for name, n in new.items()
-        )
-        reason = f"{made} for {_some(pods)}" if pods else f"{made}"
-        if target.destroyed:
-            free = "free instance goes" if target.destroyed == 1 else "free instances go"
-            reason += f"; {target.destroyed} {free}"
-        if target.mode:
-            reason += f"; its MIG mode is turned {'on' if target.mig else 'off'}"
         return {
             "index": gpu.index,
             "uuid": gpu.uuid,
-            "product": kind.catalog.product,
-            "before": _entry(kind.mig, before),
-            "after": _entry(target.mig, target.devices),
+            "product": self.problem.fleet.kind(gpu).catalog.product,
+            "before": _copy(turn.before),
+            "after": _copy(turn.after),
             "destroyed": target.destroyed,
             "mode_change": bool(target.mode),
             "pods": pods,
-            "reason": reason,
+            "reason": f"{turn.made} for {_some(pods)}{turn.price}" if pods else f"{turn.made}{turn.price}",
         }
 
     def _unplaced(self, late: bool) -> List[Dict[str, str]]:
         demand = self.problem.demand
         reasons = Reasons(self.problem, late, self.settings.change_cost)
         found: Dict[int, str] = dict(demand.refused)
+        running = self.running
         for (shape, _level), positions in demand.single.items():
-            for position in positions:
-                if position not in self.running:
-                    found[position] = reasons.of(shape).text
+            left = [position for position in positions if position not in running]
+            if left:
+                found.update(dict.fromkeys(left, reasons.of(shape).text))
         for gangs in demand.forms.values():
             for members in gangs:
                 if members[0] not in self.running:
                     pods = [(demand.shape_of[position], demand.named[position]) for position in members]
                     texts = reasons.of_gang(pods)
                     found.update({position: texts[demand.named[position]] for position in members})
-        return [{"pod": demand.named[position], "reason": found[position]} for position in sorted(found)]
+        named = demand.named
+        return [{"pod": named[position], "reason": found[position]} for position in sorted(found)]
 
     def _objective(self) -> Dict[str, Any]:
         demand = self.problem.demand
@@ -248,6 +262,29 @@ class _Result:
         for site, _place, moved in self.changes:
             found += sum(change.target.room - rooms[site.node.gpus[change.gpu].kind] for change in moved)
         return found
+
+
+def _turn(kind: Kind, target: Target) -> _Turn:
+    before, after = Counter(kind.offers), Counter(target.offers)
+    new = after - before
+    price = ""
+    if target.destroyed:
+        free = "free instance goes" if target.destroyed == 1 else "free instances go"
+        price += f"; {target.destroyed} {free}"
+    if target.mode:
+        price += f"; its MIG mode is turned {'on' if target.mig else 'off'}"
+    return _Turn(
+        _entry(kind.mig, canonical(profile for instance in kind.instances for profile in instance.devices)),
+        _entry(target.mig, target.devices),
+        tuple((before & after).elements()),
+        new,
+        ", ".join(f"{n} x {device_name(name)}" if n > 1 else device_name(name) for name, n in new.items()),
+        price,
+    )
+
+
+def _copy(entry: Mapping[str, Any]) -> Dict[str, Any]:
+    return {key: dict(value) if isinstance(value, dict) else value for key, value in entry.items()}
 
 
 def _entry(mig: bool, devices: Sequence[Profile]) -> Dict[str, Any]:

@@ -75,6 +75,7 @@ class Problem:
         resources: those that are asked for, and that some GPU offers or could.
         needs: the other resources that are asked for.
         devices, demands: of each shape, per resource and per need; asked: the devices that are not 0.
+        most: per resource, the most that a GPU could offer.
     """
 
     def __init__(self, fleet: Fleet, demand: Demand, bounds: Bounds) -> None:
@@ -102,6 +103,7 @@ class Problem:
         self._rules: Dict[object, Rules] = {}
         for node in fleet.nodes:
             self.sites.append(self._site(node))
+        self.most = tuple(map(max, zip(*self._most)))
 
     def groups(self) -> List[Group]:
         """Sites that admit the same shapes under the same bounds, are as short of CPU and the like, and could

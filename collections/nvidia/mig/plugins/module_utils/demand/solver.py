@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Answer, Program, Term
 
@@ -29,6 +29,9 @@ class Solver:
         self.width = len(program.uppers)
         self._last: Any = None
         self._relaxed: Any = None
+        self._basis: Any = None
+        self._duals: Tuple[List[float], List[float]] = [], []  # of the first `relax`
+        self._lowers = numpy.zeros(self.width)
         self._rows = len(program.rows)
         self._uppers = numpy.array(program.uppers)
         self._all = numpy.arange(self.width, dtype=numpy.int32)
@@ -39,19 +42,29 @@ class Solver:
         self._highs.passModel(_model(program))
         self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
 
-    def maximise(self, terms: Sequence[Term], seconds: float, gap: float = 0.0, whole: bool = True) -> Answer:
+    def maximise(
+        self,
+        terms: Sequence[Term],
+        seconds: float,
+        gap: float = 0.0,
+        whole: bool = True,
+        branches: Optional[int] = None,
+    ) -> Answer:
         """The best choice for the objective, or the best one that was found in time.
 
         Args:
+            branches: after so many, the best one that was found is good enough.
             gap: relative; how far from the optimum is good enough.
             whole: every coefficient is a whole number, so a bound less than one away proves the optimum.
         """
         self._aim(terms, seconds)
         highs = self._highs
         self._set("solve_relaxation", False)
+        self._set("presolve", "choose")
         self._set("simplex_strategy", _DUAL)
         self._set("mip_rel_gap", gap)
         self._set("mip_abs_gap", 0.99 if whole else 1e-6)
+        self._set("mip_max_nodes", highspy.kHighsIInf if branches is None else branches)
         if self._last is not None:
             highs.setSolution(self._last)
         highs.run()
@@ -68,10 +81,15 @@ class Solver:
         self._set("solve_relaxation", True)
         # Another objective leaves the last solution possible, so the primal method goes on from there.
         self._set("simplex_strategy", _DUAL if self._relaxed is None else _PRIMAL)
+        self._set("presolve", "off")  # it takes longer than it saves
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
-        self._relaxed = numpy.array(self._highs.getSolution().col_value)
+        solution = self._highs.getSolution()
+        if self._basis is None:
+            self._basis = self._highs.getBasis()
+            self._duals = list(solution.col_dual), list(solution.row_dual)
+        self._relaxed = numpy.array(solution.col_value)
         return float(self._highs.getInfo().objective_function_value)
 
     @property
@@ -82,6 +100,18 @@ class Solver:
     def value(self, terms: Sequence[Term]) -> float:
         """What the terms come to in the solution of `relax`."""
         return float(sum(coefficient * self._relaxed[column] for column, coefficient in terms))
+
+    def nearest(self) -> List[int]:
+        """Whole numbers beside the solution of `relax`; they need not go together."""
+        return [int(value) for value in self._relaxed + 0.5]
+
+    def price_of_column(self, column: int) -> float:
+        """What the objective of the first `relax` loses if the column is one more than it is there."""
+        return max(0.0, -self._duals[0][column])
+
+    def price_of_row(self, row: int) -> float:
+        """What it loses if the row's upper bound is one less."""
+        return max(0.0, self._duals[1][row])
 
     def release(self) -> None:
         """Forget what was held."""
@@ -94,8 +124,24 @@ class Solver:
         lower = numpy.floor(self._relaxed + 1e-6)
         upper = numpy.minimum(self._uppers, numpy.ceil(self._relaxed - 1e-6))
         lower = numpy.minimum(lower, upper)
-        lower[numpy.array(free_below, dtype=numpy.int32)] = 0
+        below = numpy.array(free_below, dtype=numpy.int32)
+        lower[below] = self._lowers[below]
+        upper[below] = numpy.minimum(self._uppers[below], upper[below] + 1)
         self._highs.changeColsBounds(self.width, self._all, lower, upper)
+
+    def restrict(
+        self, least: Mapping[int, float], most: Mapping[int, float], rows: Mapping[int, float]
+    ) -> None:
+        """Columns that must be at least or at most so, rows that must be at most so; no longer confined."""
+        for column, value in least.items():
+            self._lowers[column] = value
+        for column, value in most.items():
+            self._uppers[column] = value
+        for row, value in rows.items():
+            self._highs.changeRowBounds(row, -highspy.kHighsInf, value)
+        self._highs.changeColsBounds(self.width, self._all, self._lowers, self._uppers)
+        self._highs.setBasis(self._basis)
+        self._last = self._relaxed = None
 
     def _aim(self, terms: Sequence[Term], seconds: float) -> None:
         costs = numpy.zeros(self.width)
@@ -103,6 +149,11 @@ class Solver:
             costs[column] += coefficient
         self._highs.changeColsCost(self.width, self._all, costs)
         self._set("time_limit", max(seconds, 0.01))
+
+    def begin(self, values: Sequence[int]) -> None:
+        """A choice from which `maximise` starts."""
+        self._last = highspy.HighsSolution()
+        self._last.col_value = [float(value) for value in values]
 
     def hold(self, terms: Sequence[Term], lower: float) -> None:
         """From now on the terms come to at least ``lower``."""

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What was chosen for groups -> what each GPU becomes and which node runs which pods, within what each has.
 
-On a group of one node nothing is left to choose. Else pods that need several devices are laid first, on the
-node that they fill best; then each node gets options by the CPU and the like that it has for them, and each
-of the other pods goes to the node that has the most left per device. What finds no place so is returned.
+On a group of one node nothing is left to choose. Else each node gets options by the CPU and the like that it
+has for them, and each pod goes to the node that has the most left per device. What finds no place so is
+returned. Pods that need several devices are laid already; see `several`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Set, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Targets
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem, Site
 
 
 @dataclass
@@ -51,7 +51,11 @@ Pool = Dict[int, List[Share]]  # by class
 
 
 class Spread:
-    """Places of all sites; filled group by group."""
+    """Places of all sites; filled group by group.
+
+    Attributes:
+        short: sites of groups in which pods were lost.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -60,6 +64,7 @@ class Spread:
         # The weight of a shape: the biggest part that it takes of what any shape takes.
         self.weights = [max(need / top for need, top in zip(own, most)) for own in problem.demands]
         self._scale = most
+        self.short: Set[int] = set()
 
     def empty(self, number: int) -> Place:
         """The site as it is, without pending pods."""
@@ -73,11 +78,36 @@ class Spread:
                 self._add(place, choices.as_is, 1)
         return place
 
+    def _chosen(self, group: Group) -> Dict[Tuple[int, Option], int]:
+        """By class and option, how many GPUs of the group have taken it."""
+        found: Dict[Tuple[int, Option], int] = {}
+        for number in group.sites:
+            classes = self.problem.sites[number].classes
+            for position, option in self.places[number].chosen.items():
+                key = (classes[position], option)
+                found[key] = found.get(key, 0) + 1
+        return found
+
+    def _pool(self, group: Group, options: Dict[int, List[Tuple[Option, int]]]) -> Pool:
+        """The options that GPUs of the group are still to take."""
+        taken = self._chosen(group)
+        pool: Pool = {}
+        for name, count in group.classes.items():
+            chosen = [*options.get(name, ())]
+            chosen.append((self.problem.classes[name].as_is, count - sum(number for _o, number in chosen)))
+            pool[name] = [
+                Share(option, max(0, number - taken.get((name, option), 0))) for option, number in chosen
+            ]
+        return pool
+
     def carry_out(self, groups: Sequence[Group], targets: Targets) -> Counter[int]:
         """Lay out all groups; returns the pods, by shape, that found no place."""
         left: Counter[int] = Counter()
         for group, options, pods in zip(groups, targets.options, targets.pods):
-            left.update(self._group(group, options, dict(pods)))
+            lost = self._group(group, options, dict(pods))
+            if lost:
+                left.update(lost)
+                self.short.update(group.sites)
         self._close(range(len(self.places)))
         return self.fill(left)
 
@@ -86,7 +116,7 @@ class Spread:
         for site, place in zip(self.problem.sites, self.places):
             if any(place.spare):
                 for shape in sorted([own for own in site.shapes if left[own]], key=self._hard_first):
-                    left[shape] -= self._lay(place, shape, left[shape])
+                    left[shape] -= self.lay(place, shape, left[shape])
         return +left
 
     def replace(self, groups: Sequence[Group], targets: Targets) -> None:
@@ -98,22 +128,39 @@ class Spread:
             self._group(group, options, dict(pods))
         self._close([number for group in groups for number in group.sites])
 
+    def choose(self, place: Place, name: int, option: Option) -> None:
+        """An open GPU of the class takes the option."""
+        place.chosen[place.open[name].pop()] = option
+        self._add(place, option, 1)
+
+    def undo(self, site: Site, place: Place, positions: Sequence[int], gone: Mapping[int, int]) -> None:
+        """GPUs of the node stay as they are, without the pods that then have no devices, by shape."""
+        for position in positions:
+            self._add(place, place.chosen.pop(position), -1)
+            self._add(place, self.problem.classes[site.classes[position]].as_is, 1)
+        for shape, count in gone.items():
+            self.take_off(place, shape, count)
+
+    def take_off(self, place: Place, shape: int, count: int) -> None:
+        """Take pods of the shape from the node."""
+        place.pods[shape] -= count
+        if not place.pods[shape]:
+            del place.pods[shape]
+        for at, number in enumerate(self.problem.devices[shape]):
+            place.spare[at] += number * count
+        for at, need in enumerate(self.problem.demands[shape]):
+            place.free[at] += need * count
+
     def _group(
         self, group: Group, options: Dict[int, List[Tuple[Option, int]]], pods: Dict[int, int]
     ) -> Counter[int]:
         problem = self.problem
         places = [self.places[number] for number in group.sites]
-        pool: Pool = {}
-        for name, count in group.classes.items():
-            shares = [Share(*chosen) for chosen in options.get(name, ())]
-            rest = count - sum(share.left for share in shares)
-            pool[name] = [*shares, Share(problem.classes[name].as_is, rest)]
+        for place in places:
+            for shape, count in place.pods.items():
+                pods[shape] -= count
+        pool = self._pool(group, options)
         shapes = sorted(pods, key=self._hard_first)
-        several = [shape for shape in shapes if sum(problem.devices[shape]) > 1] if len(places) > 1 else []
-        for shape in several:
-            pods[shape] = self._lay_several(group, places, pool, shape, pods[shape])
-        if several:
-            self._make_up(places, pool, pods)
         for name in [name for name, shares in pool.items() if not any(share.left for share in shares[:-1])]:
             del pool[name]
         for place in places:
@@ -125,124 +172,6 @@ class Spread:
             if pods[shape]:
                 pods[shape] = self._lay_out(places, group, shape, pods[shape])
         return +Counter(pods)
-
-    def _lay_several(self, group: Group, places: Sequence[Place], pool: Pool, shape: int, count: int) -> int:
-        """Pods that need several devices of one node: to the fewest nodes, so that little is left over."""
-        problem = self.problem
-        devices = problem.devices[shape]
-        wanted = [at for at, number in enumerate(devices) if number]
-        order = []
-        for position, number in enumerate(group.sites):
-            if shape in problem.sites[number].shapes:
-                place = places[position]
-                have = sum(place.spare[at] for at in wanted)
-                for name, gpus in place.open.items():
-                    best = max(
-                        (sum(own.option.offers[at] for at in wanted) for own in pool[name] if own.left),
-                        default=0,
-                    )
-                    have += best * len(gpus)
-                order.append((have, position))
-        order.sort(reverse=True)
-        for borrow in (False, True):
-            for _have, position in order if count else ():
-                while count and self._take_several(places[position], pool, shape, borrow):
-                    count -= 1
-        return count
-
-    def _take_several(self, place: Place, pool: Pool, shape: int, borrow: bool) -> bool:
-        """One such pod, if GPUs of the node can take options that make it possible.
-
-        Args:
-            borrow: also options that were not chosen for this class; what a GPU was to be is then lost.
-        """
-        if not self.problem.fits(shape, place.free):
-            return False
-        devices = self.problem.devices[shape]
-        taken: List[Tuple[int, int, Share]] = []
-        for at, number in enumerate(devices):
-            while place.spare[at] < number:
-                found = self._most_useful(place, pool, devices, at)
-                if found is None and borrow:
-                    found = self._borrowed(place, pool, devices, at)
-                if found is None:
-                    for name, position, share in reversed(taken):
-                        self._add(place, place.chosen.pop(position), -1)
-                        place.open[name].append(position)
-                        share.left += 1
-                    return False
-                name, option, share = found
-                position = place.open[name].pop()
-                place.chosen[position] = option
-                share.left -= 1
-                self._add(place, option, 1)
-                taken.append((name, position, share))
-        self._lay(place, shape, 1)
-        return True
-
-    def _borrowed(
-        self, place: Place, pool: Pool, devices: Sequence[int], at: int
-    ) -> Optional[Tuple[int, Option, Share]]:
-        """As `_most_useful`, with any option of the class, in place of the one that offers the least."""
-        options = {
-            name: [Share(option, 1) for option in self.problem.classes[name].options]
-            for name, gpus in place.open.items()
-            if gpus
-        }
-        found = self._most_useful(place, options, devices, at)
-        if found is None:
-            return None
-        name, option, _share = found
-        shares = [share for share in pool[name] if share.left]
-        return name, option, min(shares, key=lambda share: sum(share.option.offers))
-
-    @staticmethod
-    def _most_useful(
-        place: Place, pool: Pool, devices: Sequence[int], at: int
-    ) -> Optional[Tuple[int, Option, Share]]:
-        """The class and option that bring the most of the devices that the place lacks, and little else."""
-        lacks = [max(0, number - have) for number, have in zip(devices, place.spare)]
-        best: Optional[Tuple[int, Option, Share]] = None
-        best_rank = (0, 0)
-        for name, gpus in place.open.items():
-            for share in pool.get(name, ()) if gpus else ():
-                if share.left and share.option.offers[at]:
-                    useful = sum(min(a, b) for a, b in zip(share.option.offers, lacks))
-                    rank = (useful, -sum(share.option.offers))
-                    if best is None or rank > best_rank:
-                        best, best_rank = (name, share.option, share), rank
-        return best
-
-    def _make_up(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:
-        """What was lost by borrowing: from GPUs whose option nobody needs any more."""
-        problem = self.problem
-        lacks = [-sum(place.spare[at] for place in places) for at in range(len(problem.resources))]
-        for shares in pool.values():
-            for share in shares:
-                for at, number in enumerate(share.option.offers):
-                    lacks[at] -= number * share.left
-        for shape, count in pods.items():
-            for at, number in problem.asked[shape]:
-                lacks[at] += number * count
-        for name, shares in pool.items():
-            for share in list(shares):
-                offers = share.option.offers
-                while share.left and max(lacks) > 0:
-                    if any(number and lacks[at] + number > 0 for at, number in enumerate(offers)):
-                        break  # somebody needs it
-                    gain, option = max(
-                        (
-                            (sum(min(n, max(0, lack)) for n, lack in zip(own.offers, lacks)), own)
-                            for own in problem.classes[name].options
-                        ),
-                        key=lambda found: found[0],
-                        default=(0, share.option),
-                    )
-                    if not gain:
-                        break
-                    share.left -= 1
-                    shares.insert(0, Share(option, 1))
-                    lacks = [lack + old - new for lack, old, new in zip(lacks, offers, option.offers)]
 
     def _deal(self, places: Sequence[Place], pool: Pool, pods: Dict[int, int]) -> None:
         """Options to nodes: the one whose pods need the most to the node that has the most left for them."""
@@ -265,15 +194,14 @@ class Spread:
             heapify(heaps[name])
         for _weight, name, share, load in work:
             heap = heaps[name]
-            while share.left:
+            while share.left > 0 and heap:
                 key, number = heappop(heap)
                 now = -min(left[number])
                 if now > key + 1e-9:
                     heappush(heap, (now, number))
                     continue
                 place = places[number]
-                place.chosen[place.open[name].pop()] = share.option
-                self._add(place, share.option, 1)
+                self.choose(place, name, share.option)
                 for need, own_load in enumerate(load):
                     left[number][need] -= own_load
                 share.left -= 1
@@ -309,12 +237,12 @@ class Spread:
         while heap and count:
             _ease, position = heappop(heap)
             place = places[position]
-            count -= self._lay(place, shape, min(portion, count))
+            count -= self.lay(place, shape, min(portion, count))
             if count and self._room(place, shape):
                 heappush(heap, (-self._ease(place), position))
         return count
 
-    def _lay(self, place: Place, shape: int, most: int) -> int:
+    def lay(self, place: Place, shape: int, most: int) -> int:
         """Up to ``most`` pods of the shape onto the node's spare devices; returns how many."""
         count = min(most, self._room(place, shape))
         if count:

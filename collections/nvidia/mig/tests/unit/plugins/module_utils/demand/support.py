@@ -9,6 +9,8 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
+from ansible_collections.nvidia.mig.plugins.module_utils.demand import choose
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import Settings, plan
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Placement
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import assign, parse_layout
@@ -99,6 +101,12 @@ def planned(nodes: list[Any], asked: list[Any], **options: Any) -> dict[str, Any
     result = plan(nodes, asked, settings=settings, clock=time.monotonic, **options)
     check(nodes, asked, result, options.get("catalogs", {}))
     return result
+
+
+def plan_in_groups(patch: pytest.MonkeyPatch, fine: bool = False) -> None:
+    """Plan small fleets for groups of nodes, as big ones are; with ``fine`` for single nodes afterwards."""
+    for name in ("_TINY", "_SMALL") if fine else ("_TINY", "_SMALL", "_MIDDLE"):
+        patch.setattr(choose, name, 0)
 
 
 def placed(result: dict[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.demand.suppo
     layouts,
     node,
     placed,
+    plan_in_groups,
     planned,
     pod,
     pods,
@@ -215,6 +216,32 @@ def test_a_gpu_changes_only_if_that_is_worth_it():
     result = planned(nodes, pods(1, "1g.5gb"), change_cost=1)
     assert "is not worth changing" in reason(result, "1g.5gb-0")
     assert len(planned(nodes, pods(2, "1g.5gb"), change_cost=1)["placed"]) == 2
+
+
+@pytest.mark.parametrize("grouped", (False, True))
+def test_a_plan_beats_what_is_by_more_than_it_costs(grouped, monkeypatch):
+    if grouped:
+        plan_in_groups(monkeypatch)
+    # One GPU could serve both pods if an instance goes; two others could serve one each, and nothing goes.
+    full = [gpu(i, f"4g.20gb@0:4 ml/a{i}", f"2g.10gb@4:2 ml/b{i}") for i in (1, 2)]
+    nodes = [node("n", gpu(0, "3g.20gb@0:4 ml/a", "3g.20gb@4:4"), *full)]
+    asked = pods(2, "1g.5gb")
+    assert set(layouts(planned(nodes, asked))["n"]) == {1, 2}
+    result = planned(nodes, asked, change_cost=1.2)
+    assert layouts(result) == {"n": {0: {"3g.20gb": 1, "1g.5gb": 2}}}
+    assert result["proven"]
+    assert planned(nodes, asked, change_cost=2)["nodes"] == []
+    # All GPUs of a pod that needs several count.
+    nodes = [node("n", gpu(0), gpu(1), gpu(2))]
+    asked = [pod("big", "gpu*3")]
+    assert len(planned(nodes, asked, change_cost=0.3)["placed"]) == 1
+    assert planned(nodes, asked, change_cost=0.4)["nodes"] == []
+
+
+def test_a_plan_is_proven_with_a_cost_too():
+    result = planned([node("n", gpu(0, "3g.20gb@0:4"))], pods(1, "1g.5gb"), change_cost=1)
+    assert result["proven"]
+    assert result["objective"]["pods"] == [{"priority": 0, "asked": 1, "placed": 0, "bound": 0}]
 
 
 def test_what_is_frozen_stays():
