@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -153,9 +154,14 @@ def test_a_token_that_ended_is_read_anew_and_never_told(api, start, caplog, tmp_
     assert "first-token" not in caplog.text + str(event)
 
 
-def test_it_can_be_stopped_whatever_it_does(api, start):
-    start()  # the fixture waits for it
-    assert not api.watches.qsize()
+def test_it_can_be_stopped_while_it_watches(api, tmp_path):
+    source = Running({"kubeconfig": api.kubeconfig(tmp_path / "kubeconfig")})
+    while not api.asked:
+        assert source.silent(0.05)
+    began = time.monotonic()
+    source.stop()
+    assert time.monotonic() - began < 10
+    assert source.error is None
 
 
 @pytest.mark.parametrize(
