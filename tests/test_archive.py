@@ -39,7 +39,7 @@ def test_the_archive_holds_the_collection(archive: set[str]) -> None:
 
 def test_the_archive_holds_nothing_else(archive: set[str]) -> None:
     tops = {"LICENSE", "README.md", "bindep.txt", "requirements.txt", *MADE}
-    tops |= {"changelogs", "meta", "plugins", "roles", "tests"}
+    tops |= {"changelogs", "extensions", "meta", "plugins", "roles", "tests"}
     assert {name.split("/")[0] for name in archive} <= tops
     unwanted = ("__pycache__", ".pyc", ".tar.gz", ".hypothesis", ".pytest_cache", "tests/output")
     assert not [name for name in archive if any(word in name for word in unwanted)]

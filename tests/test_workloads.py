@@ -149,12 +149,13 @@ def test_what_is_free_is_proven_and_nothing_is_left(node: Lab) -> None:
 
 def test_an_account_needs_no_more_than_its_rights(node: Lab) -> None:
     """Also to foretell a run beside what one has left, and to remove a workflow that no controller took."""
-    ours = {"app.kubernetes.io/managed-by": "nvidia.mig.gpu_workloads", "app.kubernetes.io/instance": NODE}
+    labels = {"managed-by": "nvidia.mig.gpu_workloads", "instance": NODE, "name": "vectoradd"}
+    ours = {f"app.kubernetes.io/{key}": value for key, value in labels.items()}
     remnant = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"vectoradd-{NODE}-0", "labels": ours},
-        "spec": {"containers": [{"name": "main", "image": "left"}]},
+        "spec": {"containers": [{"name": "main", "image": "left"}], "nodeSelector": {"no": "node"}},
     }
     node.kubectl("create", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(remnant), json=False)
     node.kubectl("create", "-f", "-", stdin=json.dumps(DEFINITION), json=False)

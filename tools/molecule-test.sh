@@ -24,7 +24,7 @@ for scenario; do
         say "$scenario left out: $MOLECULE_MINUTES minutes have passed"
         continue
     fi
-    timeout 1800 tools/molecule.sh test --scenario-name "$scenario" >"$log" 2>&1
+    timeout 2400 tools/molecule.sh test --scenario-name "$scenario" >"$log" 2>&1
     status=$?
     took=$(($(date +%s) - begin))
     case $status in

@@ -46,6 +46,8 @@ PURE_KUBERNETES = (
     "capacity",
     "charts",
     "cooldown",
+    "demand_events",
+    "demand_options",
     "fields",
     "hold",
     "labels",

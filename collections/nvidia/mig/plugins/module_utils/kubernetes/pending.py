@@ -51,11 +51,14 @@ class Pending:
     Attributes:
         pods: as ``mig_partition_plan`` takes them.
         waiting: those that are left for later: ``pod`` and ``reason``.
+        due: when the first of those that wait for others has waited long enough, in seconds since 1970;
+            None if no pod waits for that.
     """
 
     pods: List[Dict[str, Any]] = field(default_factory=list)
     waiting: List[Dict[str, str]] = field(default_factory=list)
     problems: List[str] = field(default_factory=list)
+    due: Optional[float] = None
 
 
 @dataclass
@@ -90,7 +93,7 @@ def pending_pods(
                 candidates.append(_candidate(pod, whole_gpus, gang_jobs))
         except MigError as error:
             found.problems.append(f"pods[{position}]: {error}; it is passed over")
-    _batch([own for own in candidates if own.asks and not own.wait], now, window)
+    found.due = _batch([own for own in candidates if own.asks and not own.wait], now, window)
     planned: List[_Candidate] = []
     for members in _gangs(candidates):
         if not any(own.asks for own in members):
@@ -199,14 +202,16 @@ def _not_lacking(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     return "has not been judged by the scheduler yet"
 
 
-def _batch(candidates: Sequence[_Candidate], now: float, window: Window) -> None:
-    """Let young pods wait as long as more are coming."""
+def _batch(candidates: Sequence[_Candidate], now: float, window: Window) -> Optional[float]:
+    """Let young pods wait as long as more are coming. Returns until when, for the first of them."""
     came = [own.came for own in candidates if own.came is not None]
     if not came or now - max(came) >= window.idle:
-        return
-    for own in candidates:
-        if own.came is not None and now - own.came < window.batch:
-            own.wait = f"is younger than {window.batch:g} seconds, and others are coming"
+        return None
+    young = [own for own in candidates if own.came is not None and now - own.came < window.batch]
+    for own in young:
+        own.wait = f"is younger than {window.batch:g} seconds, and others are coming"
+    oldest = min((own.came or 0 for own in young), default=None)
+    return None if oldest is None else min(max(came) + window.idle, oldest + window.batch)
 
 
 def _gangs(candidates: Sequence[_Candidate]) -> List[List[_Candidate]]:

@@ -62,6 +62,10 @@ class Cluster:
         for release in self.releases():
             self.helm("uninstall", release["name"], "-n", release["namespace"], "--no-hooks")
 
+    def lab(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ``mig-lab cluster`` on it, such as with ``down`` and ``up``."""
+        return _lab(self.kubeconfig.parent, *arguments)
+
     def api(self) -> Any:
         from kubernetes import client, config
 
@@ -122,13 +126,7 @@ def make_chart(
 
 def start_cluster(directory: pathlib.Path) -> Iterator[Cluster]:
     """Start the lab's Kubernetes API in a directory of its own; skip where there is none."""
-    environment = {**os.environ, "MIG_LAB_DIR": str(directory)}
-    lab = [sys.executable, "-m", "miglab", "cluster"]
-    repository = pathlib.Path(__file__).resolve().parents[7]
-    environment["PYTHONPATH"] = os.pathsep.join(
-        [str(repository / "simulator"), environment.get("PYTHONPATH", "")]
-    )
-    done = subprocess.run([*lab, "up"], env=environment, capture_output=True, text=True, check=False)
+    done = _lab(directory, "up")
     if done.returncode != 0:
         reason = (done.stderr or done.stdout).strip().splitlines()
         pytest.skip(f"no Kubernetes API: {reason[-1] if reason else done.returncode}")
@@ -141,4 +139,12 @@ def start_cluster(directory: pathlib.Path) -> Iterator[Cluster]:
             pytest.skip("no helm in PATH or in the lab's cache: releases are not tested")
         yield Cluster(directory / "kubeconfig", binary)
     finally:
-        subprocess.run([*lab, "down"], env=environment, capture_output=True, check=False)
+        _lab(directory, "down")
+
+
+def _lab(directory: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    repository = pathlib.Path(__file__).resolve().parents[7]
+    search = os.pathsep.join([str(repository / "simulator"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "MIG_LAB_DIR": str(directory), "PYTHONPATH": search}
+    command = [sys.executable, "-m", "miglab", "cluster", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -129,6 +129,27 @@ def test_young_pods_wait_for_others(ages, planned):
     }
 
 
+@pytest.mark.parametrize(
+    ("ages", "seconds"),
+    [
+        ({"a": 5}, 5),  # if no other comes
+        ({"a": 5, "b": 20}, 5),
+        ({"a": 5, "b": 58}, 2),  # its own time is over
+        ({"a": 5, "b": 70}, 5),  # b does not wait
+        ({"a": -5}, 15),
+        ({"a": 10}, None),
+        ({"a": 70, "b": 80}, None),
+        ({}, None),
+    ],
+)
+def test_when_the_first_has_waited_long_enough(ages, seconds):
+    pods = [pod(name, SMALL, ago=age) for name, age in ages.items()]
+    due = look(*pods, window=Window(60, 10)).due
+    assert due == (None if seconds is None else NOW + seconds)
+    if due is not None:
+        assert pending_pods(pods, due, Window(60, 10)).pods
+
+
 def test_a_pod_that_asks_for_no_gpu_keeps_nobody_waiting():
     found = look(pod("a", SMALL, ago=30), pod("web", container(cpu=1), ago=1), window=Window(60, 10))
     assert names(found) == ["a"]
