@@ -109,7 +109,7 @@ class Cluster:
     def add(self, job: Job, now: float) -> None:
         """Its pods come."""
         wish = self._wish(job.wish)
-        members = []
+        members: list[int] = []
         for _ in range(job.pods):
             name = f"pod-{self._came}"
             gang = f"job-{self._came - len(members)}" if job.pods > 1 else None
@@ -295,4 +295,4 @@ def _holders(node: Node, device: Device) -> list[dict[str, str]]:
     gpu = node.seen["gpus"][position]
     if start < 0:
         return gpu["pods"]  # type: ignore[no-any-return]
-    return next(i["pods"] for i in gpu["instances"] if i["placement"]["start"] == start)  # type: ignore[no-any-return]
+    return next(i["pods"] for i in gpu["instances"] if i["placement"]["start"] == start)
