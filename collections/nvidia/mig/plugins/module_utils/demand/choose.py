@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Laid, Model, Part, Targets
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Model
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.several import Several
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.targets import Laid, Part, Targets
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.worth import undo_what_does_not_pay
 
 _TINY = 300  # choices up to which every node is planned for itself from the start

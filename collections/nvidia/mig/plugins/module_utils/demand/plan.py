@@ -19,11 +19,11 @@ from ansible_collections.nvidia.mig.plugins.module_utils.demand.choose import Ch
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.explain import Reasons
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.fleet import Fleet, Gpu, Kind
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.layouts import Change, changes_of
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import COSTS
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Target
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Demand, device_name
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem, Site
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.targets import COSTS
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, canonical
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Laid, Prices
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.targets import Laid, Prices
 
 # Beyond what was chosen prices rise, and nobody knows how far: about ten pods of the second level from below.
 _BEYOND = 1000.0

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Dict, List, Mapping, Sequence, Set, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.model import Targets
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem, Site
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.targets import Targets
 
 
 @dataclass
