@@ -15,7 +15,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.cooldown imp
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.fields import mapping, sequence
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.hold import hold_marks
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import STRATEGY_LABEL
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.newcomers import settle
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.newcomers import holders, settle
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pending import phase
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pod_requests import effective_requests
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import in_words, thousandths
@@ -186,13 +186,10 @@ def _frozen(node: Mapping[str, Any], labels: Mapping[str, Any], rules: Rules) ->
 
 def _keep_mode(gpus: Sequence[Mapping[str, Any]]) -> str:
     """Why no MIG mode may change, if so. GPUs that NVLink connects are reset together."""
-    if any((gpu.get("mig_mode") or {}).get("needs_reset") for gpu in gpus):
-        for gpu in gpus:
-            for part in (gpu, *(gpu.get("instances") or ())):
-                for pod in part.get("pods") or ():
-                    name = f"{pod.get('namespace')}/{pod.get('name')}"
-                    return f"that takes a reset, and pod {name} holds a GPU of the node"
-    return ""
+    pod = next(holders(gpus), None)
+    if pod is None or not any((gpu.get("mig_mode") or {}).get("needs_reset") for gpu in gpus):
+        return ""
+    return f"that takes a reset, and pod {pod.get('namespace')}/{pod.get('name')} holds a GPU of the node"
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:

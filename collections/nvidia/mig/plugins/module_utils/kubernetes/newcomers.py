@@ -56,6 +56,13 @@ def settle(
     return frozen
 
 
+def holders(gpus: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Pods that hold one of the GPUs or a part of it; some more than once."""
+    for gpu in gpus:
+        for part in (gpu, *(gpu.get("instances") or ()), *(gpu.get("mig_devices") or ())):
+            yield from part.get("pods") or ()
+
+
 def _devices(gpus: Sequence[Dict[str, Any]], resource: str, mixed: bool) -> Iterator[_Device]:
     """Devices that a pod could get for the resource now. Of an instance, all MIG devices go together."""
     for gpu in gpus:
@@ -79,12 +86,7 @@ def _resources(instance: Mapping[str, Any], mixed: bool) -> Set[str]:
 
 def _holders(gpus: Sequence[Mapping[str, Any]]) -> Set[str]:
     """Pods that hold something: by uid, and by name where there is no uid."""
-    found: Set[str] = set()
-    for gpu in gpus:
-        parts = [gpu, *(gpu.get("instances") or ()), *(gpu.get("mig_devices") or ())]
-        for pod in (pod for part in parts for pod in part.get("pods") or ()):
-            found.add(pod.get("uid") or f"{pod.get('namespace')}/{pod.get('name')}")
-    return found
+    return {pod.get("uid") or f"{pod.get('namespace')}/{pod.get('name')}" for pod in holders(gpus)}
 
 
 def _as_holder(metadata: Mapping[str, Any], resource: str) -> Dict[str, Any]:
