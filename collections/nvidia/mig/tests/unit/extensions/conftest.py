@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.nvidia.mig.tests.unit.plugins.modules.kubernetes_support import start_cluster
+from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.kubernetes.observing import UNSCHEDULABLE
+from ansible_collections.nvidia.mig.tests.unit.plugins.modules.kubernetes_support import (
+    start_cluster,
+    waiting_room,
+)
 
 SPACE = "demand"
 SMALL = "nvidia.com/mig-1g.5gb"
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +23,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def core(cluster):
-    from kubernetes import client
-
-    found = client.CoreV1Api(cluster.api())
-    found.create_namespace({"metadata": {"name": SPACE}})
-    account = {"metadata": {"name": "default", "namespace": SPACE}}
-    found.create_namespaced_service_account(SPACE, account)
-    return found
+    return waiting_room(cluster, SPACE)
 
 
 @pytest.fixture

@@ -142,6 +142,20 @@ def start_cluster(directory: pathlib.Path) -> Iterator[Cluster]:
         _lab(directory, "down")
 
 
+def waiting_room(cluster: Cluster, namespace: str) -> Any:
+    """The core API, as other parts of a cluster use it, with a namespace for pods that wait.
+
+    There is neither a scheduler nor a controller that makes service accounts.
+    """
+    from kubernetes import client
+
+    found = client.CoreV1Api(cluster.api())
+    found.create_namespace({"metadata": {"name": namespace}})
+    account = {"metadata": {"name": "default", "namespace": namespace}}
+    found.create_namespaced_service_account(namespace, account)
+    return found
+
+
 def _lab(directory: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     repository = pathlib.Path(__file__).resolve().parents[7]
     search = os.pathsep.join([str(repository / "simulator"), os.environ.get("PYTHONPATH", "")])

@@ -10,15 +10,16 @@ import json
 import pytest
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes import api as room
 from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.demand.support import gpu
+from ansible_collections.nvidia.mig.tests.unit.plugins.module_utils.kubernetes.observing import UNSCHEDULABLE
 from ansible_collections.nvidia.mig.tests.unit.plugins.modules.kubernetes_support import (
     run_module,
     start_cluster,
+    waiting_room,
 )
 from ansible_collections.nvidia.mig.tests.unit.plugins.modules.node_support import documented
 from ansible_collections.nvidia.mig.tests.unit.plugins.modules.test_mig_info import undocumented
 
 SPACE = "demand"
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +29,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def core(cluster):
-    """The API as other parts of a cluster use it: there is neither scheduler nor kubelet."""
-    from kubernetes import client
-
-    found = client.CoreV1Api(cluster.api())
-    found.create_namespace({"metadata": {"name": SPACE}})
-    account = {"metadata": {"name": "default", "namespace": SPACE}}
-    found.create_namespaced_service_account(SPACE, account)
+    found = waiting_room(cluster, SPACE)
     yield found
     found.delete_namespace(SPACE)
 
