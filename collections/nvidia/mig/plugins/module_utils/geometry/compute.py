@@ -16,7 +16,11 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import
     pick_compute_profile,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, canonical
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import ComputeInstance, GpuInstance
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import (
+    ComputeInstance,
+    GpuInstance,
+    held_weight,
+)
 
 Spot = Tuple[int, int]  # slices, start: a compute instance in its GPU instance
 
@@ -26,7 +30,7 @@ class Packing:
     """How the wanted compute instances of one GPU instance profile lie in its GPU instances.
 
     Args:
-        lost_in_use: compute instances that are held and must go.
+        lost_in_use: what the compute instances weigh that are held and must go; see `held_weight`.
         lost: compute instances that must go.
         kept: per GPU instance that was there, the compute instances that stay.
         created: per GPU instance that was there, what is created in it.
@@ -74,7 +78,7 @@ def share(catalog: Catalog, devices: Sequence[Profile]) -> Tuple[Profile, ...]:
 def pack(
     offered: OfferedProfile, slices: Sequence[int], existing: Sequence[GpuInstance], fresh: int
 ) -> Optional[Packing]:
-    """Lay the wanted compute instances into GPU instances, destroying the fewest: of those held, then of all.
+    """Lay the wanted compute instances into GPU instances, destroying the least: of those held, then of all.
 
     Every GPU instance gets at least one compute instance.
 
@@ -112,12 +116,12 @@ def pack(
 
 
 def _keepable(instance: GpuInstance) -> List[Tuple[Tuple[ComputeInstance, ...], int, int]]:
-    """Every choice of what to keep, with how many go of those held and how many in all; the best first."""
+    """Every choice of what to keep, with what goes of those held and how many in all; the best first."""
     computes = instance.compute_instances
     found = []
     for chosen in range(1 << len(computes)):
         stay = tuple(c for position, c in enumerate(computes) if chosen >> position & 1)
-        gone_in_use = sum(bool(c.holders) for c in computes) - sum(bool(c.holders) for c in stay)
+        gone_in_use = sum(held_weight(c.holders) for c in computes if c not in stay)
         found.append((stay, gone_in_use, len(computes) - len(stay)))
     return sorted(found, key=lambda choice: choice[1:])
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Catalog, Placement
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, canonical
@@ -31,6 +31,22 @@ class GpuIdentity:
     product: str
     pci_device_id: str
     pci_subsystem_id: str = ""
+
+
+PROCESS = "process "
+"""How the text of a holder begins that is a process."""
+
+_WEIGHT_OF_A_PROCESS = 1000  # more than a GPU has MIG devices
+
+
+def held_weight(holders: Sequence[str]) -> int:
+    """What their loss weighs: nothing without holders, 1 with pods, more than all pods with a process.
+
+    Pods can be drained, or be lost with the operator's leave; a process's MIG device NVML never destroys.
+    """
+    if any(holder.startswith(PROCESS) for holder in holders):
+        return _WEIGHT_OF_A_PROCESS
+    return int(bool(holders))
 
 
 @dataclass(frozen=True)

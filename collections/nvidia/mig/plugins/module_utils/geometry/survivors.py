@@ -18,9 +18,14 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.placement impo
     search,
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import ComputeInstance, GpuInstance
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import (
+    ComputeInstance,
+    GpuInstance,
+    held_weight,
+)
 
-# Destroyed in use, GPU instances destroyed, GPU instances created, compute instances destroyed and created.
+# Weight of what is destroyed in use, GPU instances destroyed and created, compute instances destroyed and
+# created.
 Cost = Tuple[int, int, int, int]
 
 
@@ -62,9 +67,10 @@ def choose_survivors(
 ) -> Choice:
     """Find the cheapest way from the instances to the wanted MIG devices, over every choice of what stays.
 
-    Cheapest: the fewest destroyed of those in use, then the fewest GPU instances destroyed, then the fewest
-    created, then the fewest compute instances destroyed and created. Equal ones: what leaves the most room
-    for big profiles (see `placement`), then the survivors with the lowest placement.
+    Cheapest: the fewest destroyed of those that a process is in, then of those in use, then the fewest GPU
+    instances destroyed, then the fewest created, then the fewest compute instances destroyed and created.
+    Equal ones: what leaves the most room for big profiles (see `placement`), then the survivors with the
+    lowest placement.
 
     Raises:
         InputError: the GPU does not offer a profile.
@@ -102,7 +108,7 @@ class _Search:
         return best
 
     def _sets(self) -> List[Tuple[int, int, int]]:
-        """Every set that could serve: (lost in use, GPU instances lost, the set), the least lost first."""
+        """Every set that could serve: (weight lost in use, GPU instances lost, the set), the least first."""
         found = []
         for stays in range(1 << len(self.instances)):
             counts: Dict[Profile, int] = {}
@@ -175,5 +181,6 @@ class _Search:
 
 
 def _in_use(instance: GpuInstance) -> int:
-    """How many of its MIG devices are held; an instance held outside of them counts as one more."""
-    return bool(instance.holders) + sum(bool(compute.holders) for compute in instance.compute_instances)
+    """What its MIG devices weigh that are held; an instance held outside of them counts as one more."""
+    inside = sum(held_weight(compute.holders) for compute in instance.compute_instances)
+    return held_weight(instance.holders) + inside

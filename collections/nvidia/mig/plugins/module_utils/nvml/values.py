@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Dict, Optional, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import (
+    PROCESS,
     GpuIdentity,
     GpuState,
 )
@@ -33,7 +34,7 @@ class Process:
 
     def __str__(self) -> str:
         words = self.name.split()
-        return f"process {self.pid} ({os.path.basename(words[0])})" if words else f"process {self.pid}"
+        return f"{PROCESS}{self.pid} ({os.path.basename(words[0])})" if words else f"{PROCESS}{self.pid}"
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,8 @@ def cheapest(
                 continue
             if content:
                 gone = [c for c in before if (c.slices, c.start) not in content]
-                held = sum(bool(c.holders) for c in gone)
+                # A process outweighs all pods.
+                held = sum(1000 if "process 1 (a)" in c.holders else bool(c.holders) for c in gone)
                 fill(position + 1, tuple(rest), in_use + held, lost + len(gone))
 
     fill(0, slices, 0, 0)
@@ -104,7 +105,9 @@ def test_keeps_most_compute_instances(data: st.DataObject) -> None:
     for number in range(data.draw(st.integers(0, 2))):
         spots = data.draw(st.sampled_from(contents(profile)))
         computes = tuple(
-            ComputeInstance(n, size, start, 0, ("process 1 (a)",) if data.draw(st.booleans()) else ())
+            ComputeInstance(
+                n, size, start, 0, data.draw(st.sampled_from([(), ("process 1 (a)",), ("pod b",)]))
+            )
             for n, (size, start) in enumerate(spots)
         )
         existing.append(GpuInstance(number, offered.profile, Placement(number, 1), computes))

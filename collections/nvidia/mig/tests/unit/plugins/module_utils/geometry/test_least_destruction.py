@@ -104,6 +104,11 @@ def configs(gpu: str) -> dict[tuple[Profile, ...], list[Config]]:
     return found
 
 
+def weight(holders: tuple[str, ...]) -> int:
+    """A process outweighs all pods: nobody can destroy what it is in."""
+    return 1000 if any("process" in holder for holder in holders) else len(holders[:1])
+
+
 def price(gpu: GpuState, config: Config) -> Cost:
     """What it costs to get there, keeping all that is the same."""
     target = {(profile, where): spots for profile, where, spots in config}
@@ -112,13 +117,13 @@ def price(gpu: GpuState, config: Config) -> Cost:
         spots = target.get((there.profile, there.placement))
         if spots is None:
             destroyed += 1
-            in_use += bool(there.holders)
+            in_use += weight(there.holders)
         for compute in there.compute_instances:
             computes += 1
             if spots is not None and (compute.slices, compute.start) in spots:
                 kept += 1
             else:
-                in_use += bool(compute.holders)
+                in_use += weight(compute.holders)
     created = len(config) - (len(gpu.instances) - destroyed)
     wanted = sum(len(spots) for dummy, dummy, spots in config)
     return (in_use, destroyed, created, computes + wanted - 2 * kept)
@@ -132,9 +137,9 @@ def cost(gpu: GpuState, steps: tuple[Step, ...]) -> Cost:
     in_use = 0
     for there in gpu.instances:
         gone = any(isinstance(s, DestroyGpuInstance) and s.id == there.id for s in steps)
-        in_use += gone and bool(there.holders)
+        in_use += weight(there.holders) if gone else 0
         for compute in there.compute_instances:
-            in_use += bool(compute.holders) and any(
+            in_use += weight(compute.holders) * any(
                 isinstance(s, DestroyComputeInstance) and (s.gpu_instance_id, s.id) == (there.id, compute.id)
                 for s in steps
             )
@@ -147,7 +152,8 @@ def task(draw: st.DrawFn, busy: bool = True) -> tuple[str, GpuState, tuple[Profi
     gpu = draw(st.sampled_from([A30, A100, A100, RTX]))
     keys = sorted(configs(gpu), key=lambda devices: [p.sort_key for p in devices])
     config = draw(st.sampled_from(draw(st.sampled_from(list(configs(gpu).values())))))
-    holder = st.sampled_from([(), ("process 7 (python)",)]) if busy else st.just(())
+    holders = [(), ("process 7 (python)",), ("pod ml/a",), ("pod ml/a", "process 7 (python)")]
+    holder = st.sampled_from(holders) if busy else st.just(())
     instances = []
     for number, (profile, placement, spots) in enumerate(config):
         lost = draw(st.integers(0, 5)) == 0
@@ -167,7 +173,7 @@ def test_no_way_is_cheaper(given_task: tuple[str, GpuState, tuple[Profile, ...]]
     best = min(price(before, config) for config in configs(gpu)[devices])
     plan = plan_host([before], {0: wanted}, destroy_in_use=True)
     assert cost(before, plan.steps) == best
-    assert len(plan.in_use) == best[0]
+    assert sum(weight(own.holders) for own in plan.in_use) == best[0]
     after = execute(before, plan.steps)
     assert after.devices == devices
     assert all(there.compute_instances for there in after.instances)

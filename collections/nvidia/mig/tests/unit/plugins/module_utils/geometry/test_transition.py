@@ -214,6 +214,15 @@ def test_refuses_to_destroy_what_is_in_use() -> None:
     ]
 
 
+def test_what_a_process_is_in_stays_rather_than_what_pods_hold():
+    """With leave, pods may lose theirs; NVML never destroys what a process is in."""
+    held = {1: ("pod ml/a",), 2: ("process 7 (python)",), 4: ("pod ml/b",), 5: ("pod ml/c",)}
+    gpu = state(A100, *(instance(f"1g.5gb@{n}:1", *held.get(n, ())) for n in range(7)))
+    assert lines(gpu, want("1g.5gb 3g.20gb"), destroy_in_use=True)[-1] == "create 3g.20gb at 4:4"
+    gone = lines(gpu, want("1g.5gb 1g.10gb"), destroy_in_use=True)
+    assert "destroy 1g.5gb at 2:1" not in gone and len(gone) == 7
+
+
 def test_an_instance_held_outside_its_compute_instances_is_in_use_too() -> None:
     gpu = state(A100, replace(instance("3g.20gb@0:4", compute=""), holders=("process 7 (nvidia-cuda-mps)",)))
     with pytest.raises(InUseError, match=r"3g\.20gb at 0:4 is held by process 7 \(nvidia-cuda-mps\)"):
