@@ -283,12 +283,20 @@ def test_a_node_is_not_rebooted_without_leave(lab: Lab, mixed: Run) -> None:
 def test_the_plugin_is_started_anew_where_the_layout_changed(lab: Lab, mixed: Run) -> None:
     """A device plugin looks at the GPUs only when it starts. In the lab pods do not run, but can be there."""
     need_cluster(lab)
+    own = "nvidia-device-plugin"
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "default", "namespace": own},
+    }
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(account))
     for node in ("dgx01", "hgx01"):
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
                 "name": f"plugin-{node}",
+                "namespace": own,
                 "labels": {"app.kubernetes.io/name": "nvidia-device-plugin"},
             },
             "spec": {"nodeName": node, "containers": [{"name": "plugin", "image": "plugin"}]},
@@ -296,14 +304,14 @@ def test_the_plugin_is_started_anew_where_the_layout_changed(lab: Lab, mixed: Ru
         lab.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
     nothing_to_do = lab.play("playbooks/partition.yml", "-l", "dgx01")
     assert nothing_to_do.rc == 0, nothing_to_do.messages()
-    pods = {pod["metadata"]["name"]: pod for pod in lab.kubectl("get", "pods")["items"]}
+    pods = {pod["metadata"]["name"]: pod for pod in lab.kubectl("get", "pods", "-n", own)["items"]}
     assert not any("deletionTimestamp" in pod["metadata"] for pod in pods.values())
     changed = lab.play("playbooks/partition.yml", "-l", "dgx01", "-e", "dgx_strategy=single")
     assert changed.rc == 0, changed.messages()
-    pods = {pod["metadata"]["name"]: pod for pod in lab.kubectl("get", "pods")["items"]}
+    pods = {pod["metadata"]["name"]: pod for pod in lab.kubectl("get", "pods", "-n", own)["items"]}
     assert "plugin-dgx01" not in pods or "deletionTimestamp" in pods["plugin-dgx01"]["metadata"]
     assert "deletionTimestamp" not in pods["plugin-hgx01"]["metadata"]
-    lab.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", json=False)
+    lab.kubectl("delete", "pods", "--all", "-n", own, "--force", "--grace-period=0", json=False)
     assert site(lab).rc == 0
 
 
