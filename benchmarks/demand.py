@@ -26,8 +26,9 @@ sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "simulator"), str(ROOT / "
 
 # ruff: noqa: E402
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.fleet import Fleet
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import Settings, plan
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import plan
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Demand
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.settings import Settings
 from greedy import greedy
 from miglab import demand
 

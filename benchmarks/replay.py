@@ -27,7 +27,8 @@ sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "simulator"), str(ROOT / "
 
 # ruff: noqa: E402
 import curves
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import Settings, plan
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import plan
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.settings import Settings
 from greedy import greedy
 from miglab import demand
 from miglab.day import HOUR, WHOLE, jobs

@@ -307,3 +307,39 @@ def test_an_empty_gpu_follows_the_pods_that_wait(lab: Lab, mixed: Run) -> None:
     assert again.rc == 0, again.messages()
     assert not any(again.changed().values()), again.changed()
     assert running(lab, "small") == first
+
+
+def test_shares_follow_the_pods_that_wait(lab: Lab, mixed: Run) -> None:
+    """Pods that do with an eighth of a GPU run after one pass, and no other node's plugin starts anew."""
+    kinds = [
+        {"mps": {"renameByDefault": True, "resources": [{"name": "nvidia.com/gpu", "replicas": count}]}}
+        for count in (2, 8)
+    ]
+    wishes = {"mig_sharing": kinds[0], "mig_sharing_choices": kinds[1:]}
+    inventory = lab.directory / "shares.yml"
+    inventory.write_text(json.dumps({"mig_demand": {"hosts": {"t4-01": wishes}}}))
+    where = ("-i", "inventories/lab", "-i", str(inventory))
+    run = site(lab, *where, limit="t4-01")
+    assert run.rc == 0, run.messages()
+    assert offered(lab, "t4-01") == {"nvidia.com/gpu.shared": 8}
+
+    before = gpu_pods(lab)
+    chat = deployment("chat", "nvidia.com/gpu.shared", replicas=9)
+    chat["spec"]["template"]["spec"]["nodeSelector"] = {"nvidia.com/gpu.replicas": "8"}
+    apply(lab, chat)
+    wait("nine pods wait", lambda: unschedulable(lab, "chat") == 9)
+    at_once = ("-e", json.dumps({"repartition_batch_window": 0, "repartition_cool_down": 0}))
+    run = lab.play("playbooks/repartition.yml", *where, *at_once)
+    assert run.rc == 0, run.messages()
+    assert offered(lab, "t4-01") == {"nvidia.com/gpu.shared": 32}
+    pods = ("get", "pods", "-n", NAMESPACE, "-l", "app=chat")
+    wait(
+        "nine pods run",
+        lambda: [p["status"]["phase"] for p in lab.kubectl(*pods)["items"]] == ["Running"] * 9,
+    )
+    after = gpu_pods(lab)
+    assert not after.pop("t4-01") & before.pop("t4-01") and after == before
+
+    again = site(lab, *where, limit="t4-01")
+    assert again.rc == 0, again.messages()
+    assert not any(again.changed().values()), again.changed()

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.hold import drain_obstacles, hold_marks
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.hold import (
+    drain_obstacles,
+    gpu_holders,
+    hold_marks,
+)
 
 
 class FilterModule:
     """Filters of the collection for nodes."""
 
     def filters(self) -> Dict[str, Callable[..., Any]]:
-        return {"drain_obstacles": drain_obstacles, "hold_marks": hold_marks}
+        return {"drain_obstacles": drain_obstacles, "gpu_holders": gpu_holders, "hold_marks": hold_marks}

@@ -16,6 +16,8 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels impor
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.settings import Deployed, settings
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.stages import stages
 
+_KEYS = ("strategy", "sharing", "choices")
+
 
 def release_settings(
     hosts: Mapping[str, Any],
@@ -27,6 +29,7 @@ def release_settings(
     version: Optional[str] = None,
     sharing: Optional[Mapping[str, Any]] = None,
     predicted: Optional[Mapping[str, Any]] = None,
+    choices: Optional[Mapping[str, Any]] = None,
 ) -> Dict[str, Any]:
     try:
         if not isinstance(hosts, Mapping):
@@ -34,12 +37,16 @@ def release_settings(
         wishes: Dict[str, Dict[str, Any]] = {}
         for host, wish in hosts.items():
             if isinstance(wish, Mapping):
-                unknown = sorted(str(key) for key in wish if key not in ("strategy", "sharing"))
+                unknown = sorted(str(key) for key in wish if key not in _KEYS)
                 if unknown:
                     raise InputError(f"unknown keys {', '.join(unknown)}", path=str(host))
                 wishes[str(host)] = dict(wish)
             else:
-                wishes[str(host)] = {"strategy": wish, "sharing": (sharing or {}).get(host)}
+                wishes[str(host)] = {
+                    "strategy": wish,
+                    "sharing": (sharing or {}).get(host),
+                    "choices": (choices or {}).get(host),
+                }
         names = {host: (node_names or {}).get(host) or host for host in wishes}
         found = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
         foretold = {

@@ -34,6 +34,10 @@ options:
       - V(strategy) is the node's MIG strategy. Default is the one of which the node's labels tell, or
         V(mixed).
       - V(frozen) is a reason why no GPU of the node may change.
+      - V(sharing_choices) is a list of sharings that the node may get as pods ask for it, as the option
+        O(nvidia.mig.mig_verify#module:sharing_choices) takes them, V(sharing) the one that it has as long
+        as nobody chose. They need V(chart_version), the version of the device plugin's chart. As soon as a
+        node has choices, pods count as well that ask for C(nvidia.com/gpu.shared).
     type: list
     elements: raw
     required: true
@@ -152,6 +156,28 @@ nodes:
           a pod holds one of them.
       type: str
       sample: that takes a reset, and pod ml/train-1 holds a GPU of the node
+    sharing:
+      description: How its GPUs are shared and could be; of nodes with choices only.
+      type: dict
+      contains:
+        config:
+          description: The config of the device plugin that its label picks, or null.
+          type: str
+          sample: none-mps-gpu-x4-0b6a5e
+        frozen:
+          description: Why it cannot be another one now; empty if it can.
+          type: str
+          sample: pod ml/serve-1 has a part of its GPUs
+        offers:
+          description: GPUs and parts of them that pods could still get as it is.
+          type: dict
+          sample: {nvidia.com/gpu.shared: 3}
+        choices:
+          description:
+            - Each sharing that it may have, with the V(config) of that name, V(sharing) as the device plugin
+              has it, the V(resources) that the node would offer, and the V(labels) that it would have.
+          type: list
+          elements: dict
     gpus:
       description:
         - As they were given. V(frozen) is added to those that rest after a change, and to those of which a
@@ -243,7 +269,8 @@ def demand(params: Mapping[str, Any]) -> Dict[str, Any]:
     pods = api.everything("pods", field_selector=_NOT_ENDED)
     now = time.time()
     window = Window(params["batch_window"], params["idle_window"])
-    pending = pending_pods(pods, now, window, params["whole_gpus"], params["gang_jobs"])
+    shared = any(isinstance(item, Mapping) and item.get("sharing_choices") for item in params["nodes"])
+    pending = pending_pods(pods, now, window, params["whole_gpus"], params["gang_jobs"], shared)
     rules = Rules(params["cool_down"], params["opt_in"])
     found, problems = plannable_nodes(params["nodes"], nodes, pods, rules, now)
     return {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mig_partition_plan
-short_description: Plan which GPUs to partition anew for pending pods
+short_description: Plan which GPUs to partition or share anew for pending pods
 version_added: 0.1.0
 author: MIG provisioning toolkit maintainers (@nvidia)
 description:
@@ -19,6 +19,9 @@ description:
     GPUs, then the fewest MIG modes; then one that leaves the most room for big profiles.
   - An instance that a pod or a process holds is never moved or removed. Pods that can take a free device
     that is there already need no change and cause none.
+  - Nodes that may share their GPUs in several ways (those with V(sharing)) get another of these in place of a
+    layout. That is for nodes of which no pod holds a part, as it ends whoever uses them. Of all plans for the
+    same pods, it takes one that changes the fewest nodes, then one with the biggest shares.
   - Input that is wrong is told in RV(problems) and passed over, never fatal to the rest.
   - Only nodes with the MIG strategy V(mixed) get new layouts. Resources are named as device plugins from
     0.20 on name them, such as C(nvidia.com/mig-1g.10gb.me) for V(1g.10gb+me).
@@ -40,6 +43,8 @@ options:
         are needed V(index), V(product), V(mig_capable), V(mig_mode), V(profiles) and V(instances), with
         the V(pods) and V(processes) of each instance and of the GPU. V(uuid) is taken for the layout, if
         there is one.
+      - V(sharing) as M(nvidia.mig.mig_demand_info) returns it, where the node may share its GPUs in several
+        ways.
       - A GPU may have V(frozen) as well, and V(catalog), the name of an entry of O(catalogs), in place of
         V(profiles).
     type: list
@@ -67,7 +72,7 @@ options:
         V(keep_whole_per_node) of each. If fewer are whole now, none of them changes.
       - V(profiles) is the list of profiles that may be created. Instances of others may stay.
       - V(keep_mode), if true, forbids a change of MIG mode.
-      - V(frozen), true or a reason, forbids every change.
+      - V(frozen), true or a reason, forbids every change. Of a node with V(sharing), that is what counts.
     type: list
     elements: raw
     default: []
@@ -91,7 +96,7 @@ options:
   change_cost:
     description:
       - What it costs to change a GPU, in pods. A GPU is changed only if more pods than that run because
-        of it, so a higher value avoids flapping.
+        of it, so a higher value avoids flapping. A node that shares its GPUs in another way counts as one.
       - With V(0), a GPU is changed as soon as one more pod can run.
     type: float
     default: 0
@@ -146,7 +151,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: The nodes with a GPU that changes. All other GPUs stay as they are.
+  description: The nodes that change. All other GPUs stay as they are.
   returned: success
   type: list
   elements: dict
@@ -158,12 +163,34 @@ nodes:
     layout:
       description:
         - The new layout of the GPUs that change, as O(nvidia.mig.mig_layout#module:layout) takes it.
-          Instances in use are part of it, so that they stay.
+          Instances in use are part of it, so that they stay. Not there for a node with a new V(sharing).
       type: list
       elements: dict
       sample: [{gpus: [GPU-07fc9e5f-b365-5770-bea9-0c03aee1945a], profiles: {3g.40gb: 1, 1g.10gb: 4}}]
+    config:
+      description: The device plugin's config that the node's label must pick; only with V(sharing).
+      type: str
+      sample: none-mps-gpu-x8-70b0c2
+    node_labels:
+      description: That label; only with V(sharing).
+      type: dict
+      sample: {nvidia.com/device-plugin.config: none-mps-gpu-x8-70b0c2}
+    sharing:
+      description: How the node is to share its GPUs, as the device plugin has it.
+      type: dict
+      sample: {mps: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 8}]}}
+    pods:
+      description: The pods for which a node with V(sharing) changes.
+      type: list
+      elements: str
+      sample: [ml/notebook-2]
+    reason:
+      description: The same in words.
+      type: str
+      sample: 8 pods on each GPU by MPS for ml/notebook-2; it was 2 pods on each GPU by MPS
     gpus:
-      description: The GPUs that change.
+      description:
+        - The GPUs that change. With V(sharing), all of the node, with V(index), V(uuid) and V(product) alone.
       type: list
       elements: dict
       contains:
@@ -287,8 +314,9 @@ import time
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import Settings, plan
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.settings import Settings
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.solver import HIGHSPY_ERROR
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.together import plan_all
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError, MigError
 
 
@@ -298,7 +326,7 @@ def run(params: Dict[str, Any]) -> Dict[str, Any]:
         if params[name] < 0:
             raise InputError(f"{params[name]} is below zero", name)
     settings = Settings(params["time_limit"], params["gap"], params["change_cost"])
-    return plan(
+    return plan_all(
         params["nodes"], params["pods"], params["bounds"], params["catalogs"], settings, time.monotonic
     )
 

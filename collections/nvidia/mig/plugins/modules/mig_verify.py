@@ -65,6 +65,13 @@ options:
         How the node's GPUs are shared, as in a config of the device plugin, such as
         C({timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}).
     type: dict
+  sharing_choices:
+    description:
+      - Other sharings that the node may have instead, in the same form; an empty one is none. The node's
+        label C(nvidia.com/device-plugin.config) tells which of them it is; with any other it is O(sharing).
+    type: list
+    elements: dict
+    default: []
   labels:
     description:
       - Compare labels too. Set it to V(false) in a cluster without GPU Feature Discovery.
@@ -170,14 +177,16 @@ actual:
 """
 
 import time
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.access import auth_options, prepare
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.api import Api
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.choices import read_choices
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.hold import hold_marks
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import (
+    CONFIG_LABEL,
     Expected,
     compare,
     expected_node,
@@ -194,15 +203,9 @@ def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
     Raises:
         MigError: bad input, no API, or no such node.
     """
-    expected = expected_node(
-        params["strategy"],
-        gpus_from_info(params["gpus"]),
-        params["chart_version"],
-        params["gfd_version"],
-        parse_sharing(params["sharing"]),
-    )
-    if not params["labels"]:
-        expected = Expected(expected.resources)
+    own = _expected(params, params["sharing"])
+    choices = read_choices(params["strategy"], params["sharing"], params["sharing_choices"])
+    others = {name: _expected(params, sharing) for name, sharing in choices.items()}
     api = Api(params)
     end = time.monotonic() + (params["timeout"] if wait else 0)
     while True:
@@ -213,6 +216,8 @@ def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
                 path="node_name",
                 hint="node names may differ from inventory names: see 'kubectl get nodes'",
             )
+        label = (node["metadata"].get("labels") or {}).get(CONFIG_LABEL)
+        expected = others.get(str(label), own)
         mismatches = compare(expected, node, labels=params["labels"])
         marks = hold_marks(node)
         # Nothing will change by waiting while those are kept away that would change it.
@@ -228,6 +233,17 @@ def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
                 "interrupted": marks["changing"],
             }
         time.sleep(min(left, max(params["sleep"], 0.1)))
+
+
+def _expected(params: Mapping[str, Any], sharing: Optional[Mapping[str, Any]]) -> Expected:
+    expected = expected_node(
+        params["strategy"],
+        gpus_from_info(params["gpus"]),
+        params["chart_version"],
+        params["gfd_version"],
+        parse_sharing(sharing),
+    )
+    return expected if params["labels"] else Expected(expected.resources)
 
 
 def message(node: str, result: Mapping[str, Any], waited: int) -> str:
@@ -250,6 +266,7 @@ def main() -> None:
         chart_version={"type": "str", "required": True},
         gfd_version={"type": "str"},
         sharing={"type": "dict"},
+        sharing_choices={"type": "list", "elements": "dict", "default": []},
         labels={"type": "bool", "default": True},
         timeout={"type": "int", "default": 120},
         sleep={"type": "int", "default": 2},

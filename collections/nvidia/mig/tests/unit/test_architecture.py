@@ -45,6 +45,7 @@ IMPURE |= {"threading", "time", "urllib", "uuid"}
 PURE_KUBERNETES = (
     "capacity",
     "charts",
+    "choices",
     "cooldown",
     "demand_events",
     "demand_options",
@@ -61,6 +62,7 @@ PURE_KUBERNETES = (
     "resources",
     "selection",
     "settings",
+    "shared_nodes",
     "sharing",
     "strategy",
     "verdicts",

@@ -37,10 +37,11 @@ class Bound:
     keep_mode: bool
     frozen: str
 
-    def covers(self, node: Node) -> bool:
-        if self.nodes is not None and node.name not in self.nodes:
+    def covers(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether it counts for the node."""
+        if self.nodes is not None and name not in self.nodes:
             return False
-        return all(node.labels.get(key) == value for key, value in self.labels)
+        return all(labels.get(key) == value for key, value in self.labels)
 
 
 @dataclass
@@ -76,16 +77,43 @@ class Bounds:
     limits: Dict[str, Limits] = field(default_factory=dict)
 
 
-def read_bounds(raw: Sequence[Any], fleet: Fleet, problems: List[str]) -> Bounds:
-    """Read the option ``bounds``; what is wrong is told and left out, a contradiction softened."""
+def read_bounds(
+    raw: Sequence[Any],
+    fleet: Fleet,
+    problems: List[str],
+    others: Sequence[Tuple[str, Mapping[str, str]]] = (),
+) -> Bounds:
+    """Read the option ``bounds``; what is wrong is told and left out, a contradiction softened.
+
+    Args:
+        others: name and labels of nodes that are planned elsewhere: a bound may be for them alone.
+    """
     found = Bounds(limits={node.name: Limits() for node in fleet.nodes})
+    names = {node.name for node in fleet.nodes} | {name for name, _labels in others}
     for position, item in enumerate(raw):
         try:
-            bound = _parse(item, f"bounds[{position}]", fleet)
+            bound = _parse(item, f"bounds[{position}]")
         except MigError as error:
             problems.append(f"{error}; the bound is left out")
             continue
-        _apply(bound, found, fleet, problems)
+        missing = sorted((bound.nodes or frozenset()) - names)
+        if missing:
+            fleet.problems.append(f"{bound.name}: there is no node {', '.join(missing)}")
+        _apply(bound, found, fleet, problems, any(bound.covers(*other) for other in others))
+    return found
+
+
+def frozen_by(raw: Sequence[Any], nodes: Sequence[Tuple[str, Mapping[str, str]]]) -> Dict[str, str]:
+    """By name, why a bound keeps the node (name and labels) as it is. What is wrong is passed over."""
+    found: Dict[str, str] = {}
+    for position, item in enumerate(raw):
+        try:
+            bound = _parse(item, f"bounds[{position}]")
+        except MigError:
+            continue
+        for name, labels in nodes:
+            if bound.frozen and bound.covers(name, labels):
+                found.setdefault(name, bound.frozen)
     return found
 
 
@@ -94,10 +122,11 @@ def whole_gpus(fleet: Fleet, node: Node) -> int:
     return sum(not fleet.kind(gpu).mig for gpu in node.gpus)
 
 
-def _apply(bound: Bound, found: Bounds, fleet: Fleet, problems: List[str]) -> None:
-    covered = [node for node in fleet.nodes if bound.covers(node)]
+def _apply(bound: Bound, found: Bounds, fleet: Fleet, problems: List[str], elsewhere: bool) -> None:
+    covered = [node for node in fleet.nodes if bound.covers(node.name, node.labels)]
     if not covered:
-        problems.append(f"{bound.name}: it covers no node")
+        if not elsewhere:
+            problems.append(f"{bound.name}: it covers no node")
         return
     gpus = sum(len(node.gpus) for node in covered)
     if bound.keep_whole > gpus:
@@ -130,7 +159,7 @@ def _apply(bound: Bound, found: Bounds, fleet: Fleet, problems: List[str]) -> No
                 )
 
 
-def _parse(raw: Any, path: str, fleet: Fleet) -> Bound:
+def _parse(raw: Any, path: str) -> Bound:
     if not isinstance(raw, Mapping):
         raise InputError(f"{raw!r} is not a mapping", path, f"its keys are {', '.join(_KEYS)}")
     for key in raw:
@@ -142,9 +171,6 @@ def _parse(raw: Any, path: str, fleet: Fleet) -> Bound:
         if not isinstance(nodes, (list, tuple)):
             raise InputError(f"nodes is {nodes!r}, not a list of names", name)
         nodes = frozenset(str(node) for node in nodes)
-        missing = sorted(nodes - {node.name for node in fleet.nodes})
-        if missing:
-            fleet.problems.append(f"{name}: there is no node {', '.join(missing)}")
     labels = raw.get("labels") or {}
     if not isinstance(labels, Mapping):
         raise InputError(f"labels is {labels!r}, not a mapping", name)

@@ -17,6 +17,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import
     Placement,
     short_product,
 )
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import PROCESS
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import in_words
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import GPU_RESOURCE
 
@@ -270,7 +271,7 @@ def _holders(gpu: Gpu, placements: Sequence[Placement]) -> List[str]:
 
 
 def _pods(names: Sequence[str]) -> str:
-    texts = [name if name.startswith("process ") else f"pod {name}" for name in names]
+    texts = [name if name.startswith(PROCESS) else f"pod {name}" for name in names]
     if len(texts) > 4:
         texts = [*texts[:3], f"{len(texts) - 3} more"]
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.where import Taint, parse_taints
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.surroundings import read_surroundings
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.where import Taint
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import (
     Catalog,
@@ -24,8 +25,8 @@ from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.placement import Placed
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, parse_profile
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import PROCESS
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.fields import mapping
-from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
     GPU_RESOURCE,
     mig_resource,
@@ -157,31 +158,17 @@ class Fleet:
         return self.kinds[gpu.kind]
 
     def _node(self, raw: Any, path: str) -> Node:
-        mapping(raw, path)
-        name = raw.get("name")
-        if not isinstance(name, str) or not name:
-            raise InputError("name is missing", path)
-        path = f"node {name}"
-        free = mapping(raw.get("free"), f"{path}: free")
-        for resource in ("cpu", "memory", "pods"):
-            if free.get(resource) is None:
-                raise InputError(f"{resource} is missing", f"{path}: free")
+        around = read_surroundings(raw, path)
         strategy = raw.get("strategy") or "mixed"
         if strategy not in STRATEGIES:
-            raise InputError(f"{strategy!r} is no strategy", path, f"it is one of {', '.join(STRATEGIES)}")
+            raise InputError(
+                f"{strategy!r} is no strategy", f"node {around.name}", f"it is one of {', '.join(STRATEGIES)}"
+            )
         frozen = _reason(raw.get("frozen"), "the node is frozen")
         if not frozen and strategy != "mixed":
             frozen = f"its node's strategy is {strategy}, not mixed"
-        labels = {str(key): str(value) for key, value in mapping(raw.get("labels") or {}, path).items()}
-        return Node(
-            name,
-            labels,
-            parse_taints(raw.get("taints"), f"{path}: taints"),
-            bool(raw.get("unschedulable")),
-            {str(key): thousandths(value, f"{path}: free.{key}", up=False) for key, value in free.items()},
-            self._gpus(raw.get("gpus") or [], name, strategy == "mixed", frozen),
-            _reason(raw.get("keep_mode"), "its node keeps its MIG modes"),
-        )
+        gpus = self._gpus(raw.get("gpus") or [], around.name, strategy == "mixed", frozen)
+        return Node(*around, gpus, _reason(raw.get("keep_mode"), "its node keeps its MIG modes"))
 
     def _gpus(self, raw: Any, node: str, mixed: bool, frozen: str) -> List[Gpu]:
         if not isinstance(raw, (list, tuple)):
@@ -306,7 +293,7 @@ def pods_in(instance: Mapping[str, Any]) -> List[str]:
     ]
     if not found:
         found = [
-            f"process {p.get('pid')} ({p.get('name')})" if isinstance(p, Mapping) else f"process {p}"
+            f"{PROCESS}{p.get('pid')} ({p.get('name')})" if isinstance(p, Mapping) else f"{PROCESS}{p}"
             for p in instance.get("processes") or ()
         ]
     return list(dict.fromkeys(found))

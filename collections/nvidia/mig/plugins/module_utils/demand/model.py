@@ -14,8 +14,14 @@ from collections import Counter
 from math import floor
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.chosen import (
+    Gangs,
+    Single,
+    add_chosen,
+    of_level,
+    total,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Option
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Form
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Group, Problem
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.program import Answer, Program, Term
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.solver import Solver
@@ -50,8 +56,8 @@ class Model:
         self.program = Program()
         self.options: List[Tuple[int, int, Option, int]] = []  # group, class, option, column
         self.pods: List[Tuple[int, int, int]] = []  # group, shape, column
-        self.single: Dict[Tuple[int, int], int] = {}
-        self.gangs: Dict[Form, int] = {}
+        self.single: Single = {}
+        self.gangs: Gangs = {}
         self._cost_terms: Dict[str, List[Term]] = {}
         self._placed: Dict[int, List[Term]] = {}  # by shape, its columns over the groups
         self._rows: Dict[Tuple[int, int], int] = {}  # by group and class, the row of its GPUs
@@ -62,7 +68,7 @@ class Model:
             self._add_group(number, group)
         self._add_bounds(whole or self._whole_now)
         if wanted is None:
-            self._add_demand()
+            self.single, self.gangs = add_chosen(self.program, problem.demand, self._placed)
         else:
             self._add_numbers(wanted)
 
@@ -104,7 +110,7 @@ class Model:
             value = None if values is None else _total(terms, values)
             if cost and answer is not None and values is not None and value is not None:
                 # What a plan could be better, in pods, after what its changes cost.
-                better = min(most, answer.bound - _sum(goal, values))
+                better = min(most, answer.bound - total(goal, values))
                 most = min(most, value + max(0, floor(better + 1e-4)))
             found.parts.append(Part(name, most))
             if value is None or value < most:
@@ -113,7 +119,7 @@ class Model:
                 solver.hold(terms, value)
             before += terms
         if cost and values is not None:
-            solver.hold([*before, *charge], _sum([*before, *charge], values) - 1e-6)
+            solver.hold([*before, *charge], total([*before, *charge], values) - 1e-6)
         if values is not None:
             values = self._least(solver, values, clock, deadline, found, known)
         if values is not None:
@@ -360,28 +366,8 @@ class Model:
         for shape, terms in self._placed.items():
             self.program.at_most(terms, wanted.get(shape, 0))
 
-    def _add_demand(self) -> None:
-        program, demand = self.program, self.problem.demand
-        wanted: Dict[int, List[Term]] = {shape: [] for shape in self._placed}
-        for (shape, level), positions in demand.single.items():
-            if shape in self._placed:
-                column = self.single[shape, level] = program.column(len(positions))
-                wanted[shape].append((column, -1))
-        for form, gangs in demand.forms.items():
-            if all(shape in self._placed for shape, _level, _count in form.members):
-                column = self.gangs[form] = program.column(len(gangs))
-                for shape, _level, count in form.members:
-                    wanted[shape].append((column, -count))
-        for shape, terms in self._placed.items():
-            program.at_least([*terms, *_merged(wanted[shape])], 0)
-
     def _level(self, level: int) -> List[Term]:
-        terms: List[Term] = [(column, 1) for (_s, own), column in self.single.items() if own == level]
-        for form, column in self.gangs.items():
-            count = sum(pods for _shape, own, pods in form.members if own == level)
-            if count:
-                terms.append((column, count))
-        return terms
+        return of_level(self.single, self.gangs, level)
 
     def _costs(self, name: str) -> List[Term]:
         if not self._cost_terms:
@@ -435,16 +421,5 @@ class Model:
         found.gangs = {form: values[column] for form, column in self.gangs.items()}
 
 
-def _sum(terms: Sequence[Term], values: Sequence[int]) -> float:
-    return sum(number * values[column] for column, number in terms)
-
-
 def _total(terms: Sequence[Term], values: Sequence[int]) -> int:
-    return int(_sum(terms, values))
-
-
-def _merged(terms: Sequence[Term]) -> List[Term]:
-    found: Dict[int, float] = {}
-    for column, number in terms:
-        found[column] = found.get(column, 0) + number
-    return list(found.items())
+    return int(total(terms, values))

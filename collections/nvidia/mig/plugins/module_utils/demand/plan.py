@@ -22,24 +22,10 @@ from ansible_collections.nvidia.mig.plugins.module_utils.demand.layouts import C
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.options import Target
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.pods import Demand, device_name
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import Problem, Site
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.settings import Settings, gap_of, some
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.targets import COSTS
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import Profile, canonical
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to plan.
-
-    Args:
-        time_limit: seconds after which the best plan so far is taken.
-        gap: how far below the optimum is near enough, as a part of it.
-        change_cost: how many pods more a changed GPU must be worth.
-    """
-
-    time_limit: float = 30.0
-    gap: float = 0.0
-    change_cost: float = 0.0
 
 
 def plan(
@@ -49,8 +35,13 @@ def plan(
     catalogs: Optional[Mapping[str, Any]] = None,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     clock: Callable[[], float] = lambda: 0.0,
+    others: Sequence[Tuple[str, Mapping[str, str]]] = (),
 ) -> Dict[str, Any]:
-    """Plan. Input and result have the forms that the module mig_partition_plan documents."""
+    """Plan. Input and result have the forms that the module mig_partition_plan documents.
+
+    Args:
+        others: name and labels of nodes that are not planned here, but that bounds may speak of.
+    """
     deadline = clock() + settings.time_limit
     # Millions of small objects, hardly one of them in a cycle: to look for cycles takes a fifth of the time.
     collects = gc.isenabled()
@@ -58,7 +49,7 @@ def plan(
     try:
         fleet = Fleet(nodes, catalogs or {})
         demand = Demand(pods)
-        problem = Problem(fleet, demand, read_bounds(bounds, fleet, fleet.problems))
+        problem = Problem(fleet, demand, read_bounds(bounds, fleet, fleet.problems, others))
         choice = choose(problem, clock, deadline, settings.change_cost, settings.gap)
         return _Result(problem, choice, settings).as_dict()
     finally:
@@ -100,7 +91,7 @@ class _Result:
     def as_dict(self) -> Dict[str, Any]:
         placed, nodes = self._placed()
         objective = self._objective()
-        gap = _gap(objective["pods"])
+        gap = gap_of(objective["pods"])
         return {
             "changed": False,
             "nodes": nodes,
@@ -204,7 +195,7 @@ class _Result:
             "destroyed": target.destroyed,
             "mode_change": bool(target.mode),
             "pods": pods,
-            "reason": f"{turn.made} for {_some(pods)}{turn.price}" if pods else f"{turn.made}{turn.price}",
+            "reason": f"{turn.made} for {some(pods)}{turn.price}" if pods else f"{turn.made}{turn.price}",
         }
 
     def _unplaced(self, late: bool) -> List[Dict[str, str]]:
@@ -229,7 +220,7 @@ class _Result:
         demand = self.problem.demand
         bounds = {part.name: part for part in self.choice.parts}
         reached = Counter(demand.level_of[position] for position in self.running)
-        asked = Counter(demand.level_of[position] for position in self._planned())
+        asked = Counter(demand.level_of[position] for position in demand.planned())
         pods = []
         for level, priority in enumerate(demand.levels):
             part = bounds.get(f"level {level}")
@@ -249,11 +240,6 @@ class _Result:
             found[name] = {"value": values[name], "bound": min(bound, values[name])}
         found["room"] = self._room()
         return found
-
-    def _planned(self) -> List[int]:
-        demand = self.problem.demand
-        found = [position for positions in demand.single.values() for position in positions]
-        return found + [p for gangs in demand.forms.values() for members in gangs for p in members]
 
     def _room(self) -> int:
         fleet = self.problem.fleet
@@ -292,19 +278,3 @@ def _entry(mig: bool, devices: Sequence[Profile]) -> Dict[str, Any]:
     if not mig:
         return {"mig": False}
     return {"profiles": dict(Counter(str(profile) for profile in canonical(devices)))}
-
-
-def _gap(levels: Sequence[Mapping[str, int]]) -> float:
-    """The biggest part of the pods of a priority and above that could be missing."""
-    placed = bound = 0
-    gap = 0.0
-    for level in levels:
-        placed += level["placed"]
-        bound += level["bound"]
-        gap = max(gap, 1 - placed / bound if bound else 0.0)
-    return gap
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = [*names[:3], f"{len(names) - 3} more"] if len(names) > 4 else list(names)
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -18,7 +18,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputErro
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
     GPU_RESOURCE,
-    MIG_RESOURCE_PREFIX,
+    bare_name,
     is_gpu_resource,
 )
 
@@ -123,6 +123,21 @@ class Demand:
             form = Form(tuple(sorted((shape, level, count) for (shape, level), count in counts.items())))
             self.forms.setdefault(form, []).append(tuple(members))
 
+    def count(self) -> List[int]:
+        """Pods per shape."""
+        found = [0] * len(self.shapes)
+        for (shape, _level), positions in self.single.items():
+            found[shape] += len(positions)
+        for form, gangs in self.forms.items():
+            for shape, _level, count in form.members:
+                found[shape] += count * len(gangs)
+        return found
+
+    def planned(self) -> List[int]:
+        """Positions of the pods that are not refused."""
+        found = [position for positions in self.single.values() for position in positions]
+        return found + [p for gangs in self.forms.values() for members in gangs for p in members]
+
     def _shape(self, raw: Mapping[str, Any]) -> int:
         requests, selector = raw.get("requests"), raw.get("node_selector")
         affinity, tolerations = raw.get("node_affinity"), raw.get("tolerations")
@@ -160,8 +175,8 @@ class Demand:
 
 
 def device_name(resource: str) -> str:
-    """The resource as people say it: ``whole GPU``, ``3g.20gb``."""
-    return "whole GPU" if resource == GPU_RESOURCE else resource[len(MIG_RESOURCE_PREFIX) :]
+    """The resource as people say it: ``whole GPU``, ``3g.20gb``, ``gpu.shared``."""
+    return "whole GPU" if resource == GPU_RESOURCE else bare_name(resource)
 
 
 def describe_devices(devices: Sequence[Tuple[str, int]]) -> str:

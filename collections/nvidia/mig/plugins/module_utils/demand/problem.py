@@ -88,7 +88,7 @@ class Problem:
         self.devices = [_vector(shape.devices, self.resources) for shape in demand.shapes]
         self.asked = [tuple((at, n) for at, n in enumerate(own) if n) for own in self.devices]
         self.demands = [_vector(shape.needs, self.needs) for shape in demand.shapes]
-        self.pods = self._count()
+        self.pods = demand.count()
         self.classes: List[Choices] = []
         self.sites: List[Site] = []
         self._tops = [max((own[at] for own in self.demands), default=0) for at in range(len(self.needs))]
@@ -152,16 +152,6 @@ class Problem:
             counts.update(self.sites[number].classes)
         group.classes = dict(counts)
         return group
-
-    def _count(self) -> List[int]:
-        """Pods per shape."""
-        found = [0] * len(self.demand.shapes)
-        for (shape, _level), positions in self.demand.single.items():
-            found[shape] += len(positions)
-        for form, gangs in self.demand.forms.items():
-            for shape, _level, count in form.members:
-                found[shape] += count * len(gangs)
-        return found
 
     def _site(self, node: Node) -> Site:
         limits = self.bounds.limits[node.name]

@@ -18,8 +18,8 @@ from ansible_collections.nvidia.mig.plugins.module_utils.demand.problem import G
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.spread import Place, Spread
 from ansible_collections.nvidia.mig.plugins.module_utils.demand.targets import Laid, Prices
 
-# Beyond what was chosen prices rise, and nobody knows how far: about ten pods of the second level from below.
-_BEYOND = 1000.0
+# Beyond what was chosen prices rise, nobody knows how far: about three pods of the second level from below.
+_BEYOND = 300.0
 
 
 class _Way(NamedTuple):

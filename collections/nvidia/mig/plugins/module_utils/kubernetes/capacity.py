@@ -20,6 +20,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pending impo
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pod_requests import effective_requests
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import in_words, thousandths
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import is_gpu_resource
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.shared_nodes import shared_node
 
 # What the control plane gives a node that is not ready.
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -44,6 +45,7 @@ def plannable_nodes(
 
     Args:
         wanted: of each node ``name``, ``gpus`` from ``mig_info``, and perhaps ``strategy`` and ``frozen``.
+            With ``sharing_choices``, its ``sharing`` and the device plugin's ``chart_version`` count, too.
         nodes: Node objects.
         pods: Pod objects of the whole cluster.
         now: in seconds since 1970.
@@ -139,7 +141,10 @@ def _node(
         "gpus": gpus,
     }
     reasons = {"frozen": frozen, "keep_mode": keep_mode}
-    return {**found, **{key: reason for key, reason in reasons.items() if reason}}
+    found.update((key, reason) for key, reason in reasons.items() if reason)
+    if item.get("sharing_choices"):
+        found["sharing"] = shared_node(item, node, gpus, requests, frozen)
+    return found
 
 
 def _requests(pod: Mapping[str, Any]) -> Dict[str, int]:

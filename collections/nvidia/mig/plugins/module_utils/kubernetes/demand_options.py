@@ -13,7 +13,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.demand_event
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pending import Window
 
 _SECONDS = {"batch_window": 60.0, "idle_window": 10.0, "retry": 120.0, "retry_limit": 900.0}
-_FLAGS = ("whole_gpus", "gang_jobs")
+_FLAGS = ("whole_gpus", "shared_gpus", "gang_jobs")
 _TEXTS = {"kubeconfig": "the path of a file", "context": "a name"}
 ARGUMENTS = (*_SECONDS, *_FLAGS, *_TEXTS)
 # Added by ansible-rulebook.
@@ -32,6 +32,7 @@ class Options(NamedTuple):
     window: Window
     backoff: Backoff
     whole_gpus: bool
+    shared_gpus: bool
     gang_jobs: bool
     kubeconfig: Optional[str]
     context: Optional[str]
@@ -59,6 +60,7 @@ def parse_options(args: Mapping[str, Any]) -> Options:
         Window(seconds["batch_window"], seconds["idle_window"]),
         Backoff(retry, limit),
         flags["whole_gpus"],
+        flags["shared_gpus"],
         flags["gang_jobs"],
         texts["kubeconfig"],
         texts["context"],

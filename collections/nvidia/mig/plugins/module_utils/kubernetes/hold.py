@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence
 
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pod_requests import effective_requests
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import is_gpu_resource
+
 # Keeps DaemonSets from making their pods anew on the node. Those of the device plugin, GFD and the exporters
 # do not tolerate it; what tolerates every taint (networking, logging) is not bothered.
 TAINT = {"key": "nvidia.com/mig-change", "effect": "NoSchedule"}
@@ -59,6 +62,17 @@ def drain_obstacles(
             )
         elif not owners and not unmanaged:
             found.append(f"{name} would not be made anew by anything: set mig_drain_unmanaged to true")
+    return found
+
+
+def gpu_holders(pods: Sequence[Mapping[str, Any]]) -> List[str]:
+    """Names of a node's pods that have GPUs or parts of them: they request some, and have not ended."""
+    found = []
+    for pod in pods:
+        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            requests = effective_requests(pod)
+            if any(amount and is_gpu_resource(name) for name, amount in requests.items()):
+                found.append(f"{pod['metadata'].get('namespace')}/{pod['metadata'].get('name')}")
     return found
 
 

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError, MigError
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.cooldown import seconds
@@ -14,12 +15,15 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.fields impor
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.pod_requests import effective_requests
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.quantities import in_words
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.resources import (
+    GPU_RESOURCE,
     MIG_RESOURCE_PREFIX,
-    is_gpu_resource,
+    SHARED_SUFFIX,
 )
 
 # On a pod: the name of its gang, for clusters without any of the schedulers below.
 GANG = "nvidia.com/mig-demand.gang"
+
+_SIZED = re.compile(r"nvidia[.]com/gpu-[0-9]+gb")
 
 _GANG_LABELS = (
     "scheduling.x-k8s.io/pod-group",  # scheduler-plugins' coscheduling
@@ -75,7 +79,12 @@ class _Candidate:
 
 
 def pending_pods(
-    pods: Sequence[Any], now: float, window: Window, whole_gpus: bool = False, gang_jobs: bool = False
+    pods: Sequence[Any],
+    now: float,
+    window: Window,
+    whole_gpus: bool = False,
+    gang_jobs: bool = False,
+    shared_gpus: bool = False,
 ) -> Pending:
     """Which of the cluster's pods to plan for.
 
@@ -84,13 +93,15 @@ def pending_pods(
         now: in seconds since 1970.
         whole_gpus: pods count as well that ask for whole GPUs only.
         gang_jobs: pods of one Job run all or none.
+        shared_gpus: pods count as well that ask for shares of GPUs.
     """
+    counting = _counting(whole_gpus, shared_gpus)
     found = Pending()
     candidates: List[_Candidate] = []
     for position, pod in enumerate(pods):
         try:
             if is_pending(pod):
-                candidates.append(_candidate(pod, whole_gpus, gang_jobs))
+                candidates.append(_candidate(pod, counting, gang_jobs))
         except MigError as error:
             found.problems.append(f"pods[{position}]: {error}; it is passed over")
     found.due = _batch([own for own in candidates if own.asks and not own.wait], now, window)
@@ -127,7 +138,24 @@ def phase(pod: Mapping[str, Any]) -> str:
     return str(mapping(pod.get("status") or {}, "status").get("phase") or "")
 
 
-def _candidate(pod: Mapping[str, Any], whole_gpus: bool, gang_jobs: bool) -> _Candidate:
+def _counting(whole_gpus: bool, shared_gpus: bool) -> Callable[[str], bool]:
+    """Whether a pod counts that asks for the resource."""
+    names = ((GPU_RESOURCE, whole_gpus), (GPU_RESOURCE + SHARED_SUFFIX, shared_gpus))
+    wanted = {name for name, counts in names if counts}
+    return lambda name: name in wanted or name.startswith(MIG_RESOURCE_PREFIX)
+
+
+def _refuse_sizes(requests: Mapping[str, int]) -> None:
+    """Shares by their size are what nos' own device plugin offers, and no other."""
+    for name, amount in sorted(requests.items()):
+        if amount and _SIZED.fullmatch(name):
+            raise InputError(
+                f"asks for {name}, which NVIDIA's device plugin never offers",
+                hint="ask for nvidia.com/gpu.shared, and for the size by node labels: see docs/demand.md",
+            )
+
+
+def _candidate(pod: Mapping[str, Any], counting: Callable[[str], bool], gang_jobs: bool) -> _Candidate:
     metadata, spec = pod["metadata"], pod["spec"]
     own = _Candidate(
         f"{metadata['namespace']}/{metadata['name']}",
@@ -137,11 +165,9 @@ def _candidate(pod: Mapping[str, Any], whole_gpus: bool, gang_jobs: bool) -> _Ca
     )
     try:
         requests = effective_requests(pod)
-        own.asks = any(
-            amount and (whole_gpus or name.startswith(MIG_RESOURCE_PREFIX))
-            for name, amount in requests.items()
-            if is_gpu_resource(name)
-        )
+        own.asks = any(amount and counting(name) for name, amount in requests.items())
+        if counting(GPU_RESOURCE + SHARED_SUFFIX):
+            _refuse_sizes(requests)
         own.wanted = _wanted(metadata, spec, requests, own.gang)
     except MigError as error:
         # What it asks for cannot be known, so it counts as if it asked for GPUs.

@@ -22,8 +22,9 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing impo
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.versions import Version, parse_version
 
-GPU_RESOURCE = "nvidia.com/gpu"
-MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
+_PREFIX = "nvidia.com/"
+GPU_RESOURCE = f"{_PREFIX}gpu"
+MIG_RESOURCE_PREFIX = f"{_PREFIX}mig-"
 SHARED_SUFFIX = ".shared"
 
 
@@ -66,6 +67,12 @@ def quantity(text: Any) -> Any:
 def is_gpu_resource(name: str) -> bool:
     """True for the resources that the device plugin publishes for GPUs and MIG devices."""
     return name in (GPU_RESOURCE, GPU_RESOURCE + SHARED_SUFFIX) or name.startswith(MIG_RESOURCE_PREFIX)
+
+
+def bare_name(name: str) -> str:
+    """A GPU resource without what all have in common: ``3g.20gb``, ``gpu.shared``."""
+    prefix = MIG_RESOURCE_PREFIX if name.startswith(MIG_RESOURCE_PREFIX) else _PREFIX
+    return name[len(prefix) :]
 
 
 def _devices(strategy: str, gpus: Sequence[NodeGpu], plugin: Version) -> Dict[str, int]:

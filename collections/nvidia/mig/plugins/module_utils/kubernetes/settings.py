@@ -11,13 +11,15 @@ one after another: until its turn comes, a node keeps what it has.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-import re
 from dataclasses import dataclass, field
-from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Collection, Dict, Mapping, Optional, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import InputError
+from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.choices import (
+    Choices,
+    config_name,
+    read_choices,
+)
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels import CONFIG_LABEL, PRESENT_LABEL
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import (
     check_sharing,
@@ -112,6 +114,7 @@ def settings(
     Args:
         hosts: by host name, ``{'strategy': 'single', 'sharing': {...} or None}``. All GPU hosts of the
             cluster belong in it, not just those of the current run, or the others would lose theirs.
+            With ``choices``, a list of sharings, the node keeps whichever of them its label picks.
         deployed: the release that is there; None if there is none, and then nothing is kept.
         labels: the value of each node's config label now.
         kept: hosts whose nodes stay as they are, whatever they wish.
@@ -127,13 +130,19 @@ def settings(
     labels = labels or {}
     kept = () if deployed is None else kept
     wishes = {host: _parse(host, wish, version) for host, wish in hosts.items()}
+    choices = {host: _choices(host, wish, version) for host, wish in hosts.items()}
+    for host, offered in choices.items():
+        if labels.get(host) in offered:
+            wishes[host] = wishes[host][0], offered[labels.get(host) or ""]
     now = dict(wishes)
     if deployed is not None:
         now.update((host, deployed.wish(labels.get(host)) or wishes[host]) for host in kept)
     moving = {host: wishes[host] for host in sorted(switching) if now[host] != wishes[host]}
-    names = {host: _name(*now[host]) for host in sorted(hosts)}
+    names = {host: config_name(*now[host]) for host in sorted(hosts)}
     distinct = sorted(set(names.values()))
-    if len(distinct) == 1 and not moving and not any(sharing for _strategy, sharing in now.values()):
+    # With choices, every node has its label: what one of them picks is none of the release's business.
+    alike = len(distinct) == 1 and not any(choices.values())
+    if alike and not moving and not any(sharing for _strategy, sharing in now.values()):
         ((strategy, _none),) = set(now.values())
         bare = dict.fromkeys(names, "")
         return ReleaseSettings(
@@ -144,13 +153,17 @@ def settings(
     configs: Dict[str, Dict[str, Any]] = {strategy: {"strategy": strategy} for strategy in STRATEGIES}
     for strategy, sharing in [*now.values(), *moving.values()]:
         if sharing:
-            configs[_name(strategy, sharing)] = {"strategy": strategy, "sharing": sharing}
+            configs[config_name(strategy, sharing)] = {"strategy": strategy, "sharing": sharing}
+    for host, offered in choices.items():
+        for name, sharing in offered.items():
+            if sharing:
+                configs[name] = {"strategy": wishes[host][0], "sharing": sharing}
     if deployed is not None:
         # Not ours to write to: the plugin there would exit without the config that its label names.
         configs = {**deployed.parts(elsewhere), **configs}
     # mixed is right for whatever an unlabelled node has: whole GPUs, and MIG devices by their own names.
-    default = distinct[0] if len(distinct) == 1 else "mixed"
-    config_by_host = {host: "" if len(distinct) == 1 else name for host, name in names.items()}
+    default = distinct[0] if alike else "mixed"
+    config_by_host = {host: "" if alike else name for host, name in names.items()}
     return ReleaseSettings(
         None,
         configs,
@@ -162,7 +175,7 @@ def settings(
             # A node that is kept is written to only if it would not keep what it has.
             if host not in kept or (labels.get(host) or default) != name
         },
-        {host: _name(*wish) for host, wish in moving.items()},
+        {host: config_name(*wish) for host, wish in moving.items()},
     )
 
 
@@ -173,14 +186,7 @@ def _parse(host: str, wish: Mapping[str, Any], version: Optional[str]) -> Wish:
     return strategy, plain_sharing(wish.get("sharing"))
 
 
-def _name(strategy: str, sharing: Optional[Mapping[str, Any]]) -> str:
-    """A config's name: it must be the same in every run, and is a label's value of at most 63 characters."""
-    if not sharing:
-        return strategy
-    parsed = parse_sharing(sharing)
-    parts: List[str] = [strategy, parsed.kind]
-    parts.extend(f"{name.split('/')[-1]}-x{count}" for name, count in sorted(parsed.replicas.items()))
-    text = re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(parts))
-    # Flags such as renameByDefault are not in the text, so a digest of all of it keeps settings apart.
-    digest = hashlib.sha256(json.dumps(sharing, sort_keys=True).encode()).hexdigest()[:6]
-    return f"{text[:56]}-{digest}"
+def _choices(host: str, wish: Mapping[str, Any], version: Optional[str]) -> Choices:
+    return read_choices(
+        wish["strategy"], wish.get("sharing"), wish.get("choices"), f"{host}: sharing_choices", version
+    )

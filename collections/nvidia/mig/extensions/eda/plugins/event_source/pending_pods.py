@@ -43,6 +43,11 @@ options:
     description: Whether pods count as well that ask for whole GPUs only.
     type: bool
     default: false
+  shared_gpus:
+    description:
+      - Whether pods count as well that ask for shares of GPUs, C(nvidia.com/gpu.shared).
+    type: bool
+    default: false
   gang_jobs:
     description: Whether the pods of a Job run all or none.
     type: bool
@@ -176,7 +181,9 @@ async def _send(queue: asyncio.Queue[Any], options: Options, watch: PodWatch, ch
 
 
 def _look(pods: List[Any], options: Options) -> Pending:
-    return pending_pods(pods, time.time(), options.window, options.whole_gpus, options.gang_jobs)
+    return pending_pods(
+        pods, time.time(), options.window, options.whole_gpus, options.gang_jobs, options.shared_gpus
+    )
 
 
 def _pause(due: Optional[float], ripe: Optional[float]) -> Optional[float]:

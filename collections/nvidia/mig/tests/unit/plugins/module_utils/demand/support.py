@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.nvidia.mig.plugins.module_utils.demand import choose
-from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import Settings, plan
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.plan import plan
+from ansible_collections.nvidia.mig.plugins.module_utils.demand.settings import Settings
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.catalog import Placement
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import assign, parse_layout
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.profile import parse_profile

@@ -11,7 +11,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.demand_optio
 
 
 def test_defaults():
-    assert parse_options({}) == ((60, 10), (120, 900), False, False, None, None)
+    assert parse_options({}) == ((60, 10), (120, 900), False, False, False, None, None)
 
 
 def test_what_a_rulebook_renders():
@@ -23,13 +23,14 @@ def test_what_a_rulebook_renders():
             "retry": 1.5,
             "retry_limit": "1.5",
             "whole_gpus": "True",
+            "shared_gpus": "no",
             "gang_jobs": True,
             "kubeconfig": "~/.kube/config",
             "context": "",
             "eda_feedback_queue": object(),
         }
     )
-    assert found == ((30, 0), (1.5, 1.5), True, True, "~/.kube/config", None)
+    assert found == ((30, 0), (1.5, 1.5), True, False, True, "~/.kube/config", None)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_what_a_rulebook_renders():
         (
             {"batch_windw": 1},
             "batch_windw: there is no such argument (there are batch_window, context, gang_jobs, idle_window,"
-            " kubeconfig, retry, retry_limit, whole_gpus)",
+            " kubeconfig, retry, retry_limit, shared_gpus, whole_gpus)",
         ),
         (
             {"batch_window": -1},
