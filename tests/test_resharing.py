@@ -28,8 +28,8 @@ def inventory(lab: Lab, *choices: dict[str, Any]) -> tuple[str, ...]:
     return "-i", "inventories/lab", "-i", str(path)
 
 
-def site(lab: Lab) -> Run:
-    run = lab.play("site.yml", "-l", HOST, *inventory(lab, mps(8), {}))
+def site(lab: Lab, *choices: dict[str, Any]) -> Run:
+    run = lab.play("site.yml", "-l", HOST, *inventory(lab, *choices))
     assert run.rc == 0, run.messages()
     return run
 
@@ -74,6 +74,7 @@ def prepared(lab: Lab) -> Iterator[Lab]:
     account = {"kind": "ServiceAccount", "metadata": {"name": "default", "namespace": SPACE}}
     for item in ({"kind": "Namespace", "metadata": {"name": SPACE}}, account):
         lab.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", **item}))
+    # What is among the choices is left as it is, so the beginning is one without choices.
     site(lab)
     yield lab
     lab.kubectl("delete", "namespace", SPACE, "--wait=false", json=False)
@@ -89,6 +90,8 @@ def fleet(prepared: Lab) -> Iterator[Lab]:
 
 
 def test_pods_that_wait_get_shares_and_the_inventory_lets_them(fleet: Lab) -> None:
+    assert node(fleet) == TWO
+    site(fleet, mps(8), {})
     assert node(fleet) == TWO
     for number in range(9):
         ask(fleet, f"small-{number}")
@@ -107,7 +110,7 @@ def test_pods_that_wait_get_shares_and_the_inventory_lets_them(fleet: Lab) -> No
 
     again = repartition(fleet)
     assert again.rc == 0 and set(again.changed().values()) == {0}, again.messages()
-    assert set(site(fleet).changed().values()) == {0}
+    assert set(site(fleet, mps(8), {}).changed().values()) == {0}
     assert node(fleet) == EIGHT
     resting = repartition(fleet, "--check", repartition_cool_down=3600)
     assert resting.rc == 0, resting.messages()
@@ -118,7 +121,7 @@ def test_pods_that_wait_get_shares_and_the_inventory_lets_them(fleet: Lab) -> No
     run = repartition(fleet, repartition_whole_gpus=True)
     assert run.rc == 0, run.messages()
     assert node(fleet) == ("", "4", "0", False)
-    assert set(site(fleet).changed().values()) == {0}
+    assert set(site(fleet, mps(8), {}).changed().values()) == {0}
 
 
 def test_a_node_that_somebody_uses_stays_as_it_is(fleet: Lab) -> None:
