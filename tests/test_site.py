@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -18,9 +19,9 @@ MIXED = {
 }
 
 
-def site(lab: Lab, *argv: str, limit: str = "dgx") -> Run:
+def site(lab: Lab, *argv: str, limit: str = "dgx", **environment: str) -> Run:
     """``ansible-playbook site.yml -l LIMIT``"""
-    return lab.play("site.yml", "-l", limit, *argv)
+    return lab.play("site.yml", "-l", limit, *argv, **environment)
 
 
 def actions(run: Run, host: str) -> list[str]:
@@ -69,8 +70,13 @@ def mixed(lab: Lab, start: dict[str, Any]) -> Run:
 
 def test_check_mode_changes_nothing(lab: Lab, mixed: Run) -> None:
     before = lab.nodes()
-    assert site(lab, "--check", "-e", "dgx_strategy=single").rc == 0
+    run = site(lab, "--check", "--diff", "-e", "dgx_strategy=single")
+    assert run.rc == 0, run.messages()
     assert lab.nodes() == before
+    # A change request: what is shown twice is the same, and every GPU that changes is drawn.
+    shown = json.dumps([result["diff"] for _name, _host, result in run.tasks if result.get("diff")])
+    assert "|3g.20gb                    |3g.20gb                    |" in shown
+    assert not re.findall(r"GPU-[0-9a-f]{8}|\d{4}-\d\d-\d\d|managedFields|resourceVersion", shown)
 
 
 def test_the_second_run_changes_nothing(lab: Lab, mixed: Run) -> None:
@@ -126,11 +132,17 @@ def test_switching_the_strategy_does_exactly_what_check_mode_told(lab: Lab, mixe
     others = {name: node for name, node in lab.nodes().items() if name not in DGX}
     for strategy, offers in SWITCHES.items():
         override = ("-e", f"dgx_strategy={strategy}")
-        predicted = site(lab, "--check", *override)
+        files = {word: lab.directory / f"{word}.json" for word in ("predicted", "real")}
+        predicted = site(lab, "--check", *override, MIG_SUMMARY_FILE=str(files["predicted"]))
         assert predicted.rc == 0, predicted.messages()
         before = lab.nodes()
-        real = site(lab, *override)
+        real = site(lab, *override, MIG_SUMMARY_FILE=str(files["real"]))
         assert real.rc == 0, real.messages()
+        told = {word: json.loads(file.read_text())["hosts"] for word, file in files.items()}
+        for host in DGX:
+            done = told["real"][host]["done"].replace("rebooted", "reboot")
+            assert told["predicted"][host]["done"] == f"would {done.replace('changed', 'change')}"
+            assert told["predicted"][host]["after"] == told["real"][host]["after"]
         after = lab.nodes()
         assert before != after
         assert {name: node for name, node in after.items() if name not in DGX} == others
@@ -144,9 +156,9 @@ def test_switching_the_strategy_does_exactly_what_check_mode_told(lab: Lab, mixe
                 assert not any("destroy 3g.20gb" in line for line in actions(real, host))
             if lab.has_cluster:
                 assert offered(lab, host) == offers
-                told = labels(lab, host)
-                assert told.get("nvidia.com/mig.strategy") == (None if strategy == "none" else strategy)
-                cut = told["nvidia.com/gpu.product"].endswith("A100-SXM4-40GB-MIG-3g.20gb")
+                found = labels(lab, host)
+                assert found.get("nvidia.com/mig.strategy") == (None if strategy == "none" else strategy)
+                cut = found["nvidia.com/gpu.product"].endswith("A100-SXM4-40GB-MIG-3g.20gb")
                 assert cut == (strategy == "single")
         if strategy == "single":
             assert all_unchanged(site(lab, *override))

@@ -65,6 +65,11 @@ typedef struct nvmlEventSet_st *nvmlEventSet_t;
 
 #define NVML_FI_DEV_IS_RESETLESS_MIG_SUPPORTED 184u
 #define NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE 199u
+
+/* nvmlGpuVirtualizationMode_t */
+#define NVML_GPU_VIRTUALIZATION_MODE_NONE 0u
+#define NVML_GPU_VIRTUALIZATION_MODE_PASSTHROUGH 1u
+
 #define NVML_VALUE_TYPE_UNSIGNED_INT 1u
 
 typedef struct {

@@ -204,6 +204,22 @@ SIM_EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned i
     SIM_READ(nvmlDeviceGetMinorNumber, minor_number(body, device, minor));
 }
 
+/* A GPU that only a reboot resets is one that is lent to a virtual machine. */
+static nvmlReturn_t virtualization_mode(const struct sim_body *body, nvmlDevice_t device, unsigned int *mode)
+{
+    struct sim_target target = {0};
+    nvmlReturn_t result = sim_resolve_gpu(body, device, &target);
+    if (result != NVML_SUCCESS)
+        return result;
+    bool lent = target.gpu->mode_change == CHANGE_REBOOT;
+    return give(result, mode, lent ? NVML_GPU_VIRTUALIZATION_MODE_PASSTHROUGH : NVML_GPU_VIRTUALIZATION_MODE_NONE);
+}
+
+SIM_EXPORT nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned int *mode)
+{
+    SIM_READ(nvmlDeviceGetVirtualizationMode, virtualization_mode(body, device, mode));
+}
+
 /* What a MIG device shares with its GPU. */
 static nvmlReturn_t of_model(const struct sim_body *body, nvmlDevice_t device, const struct model **model)
 {

@@ -204,6 +204,13 @@ def test_a_gpu_says_who_it_is(sim_node):
         assert pynvml.nvmlSystemGetCudaDriverVersion() == 12040
 
 
+@pytest.mark.parametrize("mode_change, virtual", [("driver", 0), ("reset", 0), ("reboot", 1)])
+def test_a_gpu_that_only_a_reboot_resets_is_lent_to_a_virtual_machine(sim_node, mode_change, virtual):
+    with sim_node("A100-SXM4-40GB", 1, mode_change=mode_change).inside():
+        pynvml.nvmlInit()
+        assert pynvml.nvmlDeviceGetVirtualizationMode(gpu(0)) == virtual
+
+
 @pytest.mark.parametrize("text", ["00000000:0F:00.0", "0000:0f:00.0", "0:F:0.0", "0f:00.0"])
 def test_a_gpu_is_found_by_every_form_of_its_bus_id(sim_node, text):
     with sim_node("A30-24GB", 2).inside():

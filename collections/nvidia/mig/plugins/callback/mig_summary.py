@@ -11,19 +11,52 @@ type: aggregate
 short_description: Tell at the end of a run what it did to the GPUs of each host
 version_added: 0.1.0
 description:
-  - After the play recap, prints for each host its GPUs, their MIG layout before and after, the resources that
-    Kubernetes offers, and what was done (nothing, changed, reset, rebooted, failed).
+  - After the play recap, prints totals, then for each kind of host its GPUs, their MIG layout before and
+    after, the resources that Kubernetes offers, and what was done (nothing, changed, reset, rebooted,
+    failed). Hosts that are alike are told of once. Last come the commands to type next, if there are any.
+  - In check mode it draws the memory slices of the GPUs that would be cut anew, with those who use them, and
+    names the pods that would be drained.
+  - While a run waits, tells now and then for what, and since when, on standard error. Of a drain it names
+    the pods that are left, of a rollout it counts those that are ready.
   - Takes all of it from the results of this collection's modules. Prints nothing for a run without them.
 author:
   - MIG provisioning toolkit maintainers (@nvidia)
 requirements:
   - Enable it with C(callbacks_enabled = nvidia.mig.mig_summary) in C(ansible.cfg).
+options:
+  file:
+    description:
+      - A file that gets the same as JSON. It is replaced at the end of each run that has something to tell.
+    type: path
+    ini:
+      - section: callback_mig_summary
+        key: file
+    env:
+      - name: MIG_SUMMARY_FILE
+  progress:
+    description:
+      - After how many seconds, and how often then, a wait is told of. V(0) for never.
+    type: int
+    default: 20
+    ini:
+      - section: callback_mig_summary
+        key: progress
+    env:
+      - name: MIG_SUMMARY_PROGRESS
 """
 
-from typing import Any, Dict
+import functools
+import json
+import os
+import shlex
+import tempfile
+from typing import Any
 
+from ansible import constants, context
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.nvidia.mig.plugins.plugin_utils.summary import HostSummary, render
+from ansible_collections.nvidia.mig.plugins.plugin_utils.progress import Listener, what_is_left
+from ansible_collections.nvidia.mig.plugins.plugin_utils.summary import RunSummary
+from ansible_collections.nvidia.mig.plugins.plugin_utils.summary_text import render
 
 
 class CallbackModule(CallbackBase):
@@ -36,26 +69,82 @@ class CallbackModule(CallbackBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._hosts: Dict[str, HostSummary] = {}
+        self._run = RunSummary()
+        self._progress = Listener(0, self._display.display)
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        """Begin to tell what the run waits for."""
+        # Not among the results, which a program may read.
+        show = functools.partial(self._display.display, stderr=True)
+        self._progress = Listener(self.get_option("progress"), show)
+        self._progress.start()
+
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
+        """A wait begins, if it takes long."""
+        self._progress.begin(str(host.get_name()), str(task._uuid), str(task.name or task.action))
+
+    def v2_runner_retry(self, result: Any) -> None:
+        """The wait goes on; tell what the last attempt found."""
+        task = result.task
+        left = what_is_left(result.result)
+        text = f"{task.name or task.action}: {left}" if left else str(task.name or task.action)
+        self._progress.begin(_host(result), str(task._uuid), text)
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        """There was nothing to wait for."""
+        self._progress.end(_host(result), str(result.task._uuid))
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Note what a module of this collection, or a reboot, told of its host."""
-        action = result.task.resolved_action or result.task.action
-        self._of(result).note(action, result.result, result.task.args, bool(result.task.check_mode))
+        task = result.task
+        self._progress.end(_host(result), str(task._uuid))
+        action = task.resolved_action or task.action
+        self._run.note(_host(result), action, result.result, task.args, bool(task.check_mode))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Note the failure that took the host out of the run."""
+        self._progress.end(_host(result), str(result.task._uuid))
         if not ignore_errors:
-            self._of(result).note_failure(str(result.result.get("msg", "failed")))
+            self._run.note_failure(_host(result), str(result.result.get("msg", "failed")))
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """Note that the host could not be reached."""
-        self._of(result).note_failure("unreachable")
+        self._progress.end(_host(result), str(result.task._uuid))
+        self._run.note_failure(_host(result), "unreachable")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Print the summary after the recap."""
-        for line in render(self._hosts):
+        self._progress.stop()
+        lines = render(self._run, _command(), context.CLIARGS.get("subset") or "")
+        for line in lines:
             self._display.display(line)
+        path = self.get_option("file")
+        if path and lines:
+            try:
+                _write(path, json.dumps(self._run.as_dict(), indent=2) + "\n")
+            except OSError as error:
+                self._display.warning(f"mig_summary: {path} was not written: {error}")
 
-    def _of(self, result: Any) -> HostSummary:
-        return self._hosts.setdefault(result.host.get_name(), HostSummary())
+
+def _host(result: Any) -> str:
+    return str(result.host.get_name())
+
+
+def _command() -> str:
+    """The command of this run, as far as it may be shown: values of -e may be secret."""
+    options = context.CLIARGS
+    words = ["ansible-playbook"]
+    for source in options.get("inventory") or ():
+        if source not in constants.DEFAULT_HOST_LIST:
+            words += ["-i", source if "," in source else os.path.relpath(source)]
+    words += options.get("args") or ()
+    return shlex.join(map(str, words)) + (" -e ..." if options.get("extra_vars") else "")
+
+
+def _write(path: str, text: str) -> None:
+    """At once or not at all: who reads it never sees a part."""
+    directory, name = os.path.split(os.path.abspath(path))
+    with tempfile.NamedTemporaryFile("w", dir=directory, prefix=f".{name}.", delete=False) as file:
+        file.write(text)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)

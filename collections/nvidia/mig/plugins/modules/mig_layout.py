@@ -285,6 +285,39 @@ pods:
       uid: 2f1d6ad5-8d0c-4a55-9f0f-0a52b2a4d4c1
       container: main
       resource: nvidia.com/mig-3g.20gb
+touched:
+  description:
+    - The GPUs that the plan touches, with what it takes to draw them beside RV(before) and RV(after).
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    gpu:
+      description: NVML's index.
+      type: int
+      sample: 0
+    memory_slices:
+      description: How many the GPU has.
+      type: int
+      sample: 8
+    resets:
+      description: Whether its MIG mode changes only with a GPU reset.
+      type: bool
+      sample: false
+    held:
+      description:
+        - Who uses what of it before the plan, by the instance as RV(before) names it.
+        - Those who use the GPU outside of MIG instances have an empty name.
+      type: dict
+      sample:
+        3g.20gb 0:4: [pod team-a/train]
+reboot_expected:
+  description:
+    - Whether a GPU must be reset that is lent to this virtual machine. Then the machine has to reboot for
+      it, as M(nvidia.mig.gpu_reset) would tell.
+  returned: success
+  type: bool
+  sample: false
 way_back:
   description: A layout for O(layout) that asks for what was there before, of the GPUs that the plan touches.
   returned: success

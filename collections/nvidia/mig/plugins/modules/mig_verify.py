@@ -195,6 +195,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.labels impor
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.node_gpu import gpus_from_info
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.remedies import remedies
 from ansible_collections.nvidia.mig.plugins.module_utils.kubernetes.sharing import parse_sharing
+from ansible_collections.nvidia.mig.plugins.module_utils.progress import tell
 
 
 def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
@@ -232,6 +233,7 @@ def verify(params: Mapping[str, Any], wait: bool) -> Dict[str, Any]:
                 "held": marks["ours"],
                 "interrupted": marks["changing"],
             }
+        tell(f"node {params['node_name']}: {'; '.join(mismatches)}")
         time.sleep(min(left, max(params["sleep"], 0.1)))
 
 

@@ -1,27 +1,32 @@
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run did to each host's GPUs, as text for a terminal of 80 columns."""
+"""What a run did, or would do, to each host's GPUs and to the releases, from its modules' results."""
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-_WIDTH = 80
-_INDENT = " " * 11
+RELEASES = ("nvidia.mig.device_plugin_release", "nvidia.mig.gfd_release")
 
 
 @dataclass
 class HostSummary:
-    """The results of one host, as far as they tell of its GPUs."""
+    """The results of one host, as far as they tell of its GPUs.
+
+    Args:
+        before, after: by ``GPU <index>``, as mig_layout tells them.
+        touched: by the same, what mig_layout's ``touched`` has of it.
+        pods: those that were drained for it, or would be, by their UID.
+    """
 
     products: List[str] = field(default_factory=list)
     before: Optional[Mapping[str, Any]] = None
     after: Optional[Mapping[str, Any]] = None
+    touched: Dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    pods: Dict[str, Mapping[str, Any]] = field(default_factory=dict)
     resources: Optional[Mapping[str, int]] = None
     verified: bool = False
     changed: bool = False
@@ -51,6 +56,9 @@ class HostSummary:
         elif action == "ansible.builtin.reboot":
             self.rebooted |= changed
             self.reboot_required = False
+        elif action == "ansible.builtin.set_fact":
+            self.reboot_required |= bool((result.get("ansible_facts") or {}).get("mig_reboot_required"))
+            return
         else:
             return
         self.changed |= changed
@@ -66,22 +74,43 @@ class HostSummary:
 
     @property
     def done(self) -> str:
-        """What was done to the host, in a few words."""
+        """What was done to the host, or would be, in a few words."""
         if self.failure:
             return "FAILED"
-        if self.predicted:
-            return "would change"
         words = [
             word
             for word, holds in (
-                ("changed", self.changed),
-                ("reset", self.reset),
-                ("rebooted", self.rebooted),
+                ("would change" if self.predicted else "changed", self.changed or self.predicted),
+                ("reset", self.reset and not (self.predicted and self.rebooted)),
+                ("reboot" if self.predicted else "rebooted", self.rebooted),
                 ("REBOOT REQUIRED", self.reboot_required),
             )
             if holds
         ]
         return " + ".join(words) or "nothing"
+
+    @property
+    def gpus(self) -> Dict[str, Dict[str, Any]]:
+        """The GPUs that were cut anew, or would be: before, after, and what ``touched`` has of them."""
+        return {
+            name: {"before": self.before[name], "after": self.after[name], **touched}
+            for name, touched in self.touched.items()
+            if self.before and self.after and self.before.get(name) != self.after.get(name)
+        }
+
+    def as_dict(self) -> Dict[str, Any]:
+        """The same as plain data."""
+        return {
+            "done": self.done,
+            "products": dict(Counter(self.products)),
+            "before": dict(self.before or {}),
+            "after": dict(self.after or {}),
+            "gpus": self.gpus,
+            "pods": [f"{pod['namespace']}/{pod['name']}" for pod in self.pods.values()],
+            "resources": self.resources,
+            "verified": self.verified,
+            "failure": self.failure,
+        }
 
     def _note_layout(self, result: Mapping[str, Any], planned: bool, check_mode: bool) -> None:
         self.products = [gpu["product"] for gpu in result.get("gpus", [])]
@@ -90,68 +119,103 @@ class HostSummary:
         # A plan's "after" has not happened; what is now is its "before".
         now = result.get("before" if planned and not check_mode else "after", {})
         self.after = {**(self.after or {}), **now}
+        for gpu in result.get("touched", []):
+            self.touched.setdefault(f"GPU {gpu['gpu']}", gpu)
+        self.pods.update((pod["uid"], pod) for pod in result.get("pods", []))
         # Complete although the mode needed a reset: the driver made it itself.
-        if not planned and not check_mode and result.get("complete"):
+        if not planned and result.get("complete"):
             self.reset |= any(step.get("resets") for step in result.get("plan", []))
 
 
-def render(hosts: Mapping[str, HostSummary]) -> List[str]:
-    """Lines of the summary, hosts in the order of their names. Empty if there is nothing to tell."""
-    rows = {name: host for name, host in sorted(hosts.items()) if not host.is_empty}
-    if not any(host.before is not None for host in rows.values()):
-        return []
-    totals = Counter(host.done for host in rows.values())
-    lines = ["", "MIG SUMMARY " + "*" * (_WIDTH - 12)]
-    counts = "; ".join(f"{count} {word}" for word, count in sorted(totals.items()))
-    lines.append(f"{len(rows)} host{'s' if len(rows) > 1 else ''}: {counts}")
-    lines.append("")
-    for name, host in rows.items():
-        lines.extend(_host_lines(name, host))
-    return lines
+@dataclass
+class RunSummary:
+    """The results of a run.
+
+    Args:
+        releases: by name, what was done to a release or would be, a line each; for one that was there also
+            to which of its values.
+        check_mode: whether it only predicts.
+    """
+
+    hosts: Dict[str, HostSummary] = field(default_factory=dict)
+    releases: Dict[str, List[str]] = field(default_factory=dict)
+    check_mode: bool = False
+
+    def note(
+        self, host: str, action: str, result: Mapping[str, Any], args: Mapping[str, Any], check_mode: bool
+    ) -> None:
+        """Take what a module told."""
+        self.check_mode |= check_mode
+        if action in RELEASES and result.get("changed"):
+            self._note_release(result)
+        self._host(host).note(action, result, args, check_mode)
+
+    def note_failure(self, host: str, message: str) -> None:
+        """Remember why the host dropped out."""
+        self._host(host).note_failure(message)
+
+    @property
+    def told(self) -> Dict[str, HostSummary]:
+        """The hosts of which something is to be told, by name; none if no GPU was looked at."""
+        found = {name: host for name, host in sorted(self.hosts.items()) if not host.is_empty}
+        return found if any(host.before is not None for host in found.values()) else {}
+
+    @property
+    def totals(self) -> Dict[str, Any]:
+        """Counts over all hosts."""
+        hosts = self.told.values()
+        return {
+            "hosts": len(hosts),
+            "done": dict(sorted(Counter(host.done for host in hosts).items())),
+            "gpus": sum(len(host.products) for host in hosts),
+            "gpus_changed": sum(len(host.gpus) for host in hosts),
+            "gpus_reset": sum(gpu["resets"] for host in hosts for gpu in host.gpus.values()),
+            "pods_drained": sum(len(host.pods) for host in hosts if host.changed or host.predicted),
+        }
+
+    def as_dict(self) -> Dict[str, Any]:
+        """All of it as plain data, for a file."""
+        return {
+            "check_mode": self.check_mode,
+            "totals": self.totals,
+            "releases": self.releases,
+            "hosts": {name: host.as_dict() for name, host in self.told.items()},
+        }
+
+    def _host(self, name: str) -> HostSummary:
+        return self.hosts.setdefault(name, HostSummary())
+
+    def _note_release(self, result: Mapping[str, Any]) -> None:
+        release = result["release"]
+        lines = self.releases.setdefault(release["name"], [])
+        previous = release.get("previous_values")
+        values = [] if previous is None else _changes(previous, release.get("user_values") or {})
+        for line in (*result["actions"], *values):
+            if line not in lines:
+                lines.append(line)
 
 
-def _host_lines(name: str, host: HostSummary) -> List[str]:
-    products = ", ".join(f"{count}x {product}" for product, count in Counter(host.products).items())
-    if host.after:
-        products += f", MIG on {sum(bool(gpu.get('mig')) for gpu in host.after.values())}"
-    lines = [f"{name:<10} {products:<40} {host.done}"]
-    if host.before is not None and host.after is not None:
-        before, after = describe_layout(host.before), describe_layout(host.after)
-        if before == after:
-            lines.extend(_field("layout", after))
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """``migStrategy: none -> single``; of a text of several lines only that it is another."""
+    old, new = dict(_leaves(before)), dict(_leaves(after))
+    for path in sorted({*old, *new}):
+        if path not in new:
+            yield f"{path}: removed"
+        elif path not in old:
+            yield f"{path}: {_short(new[path])}"
+        elif old[path] != new[path]:
+            words = (_short(old[path]), _short(new[path]))
+            yield f"{path}: changed" if "..." in words else f"{path}: {' -> '.join(words)}"
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[Tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
         else:
-            lines.extend(_field("layout", before))
-            lines.extend(_field("    ->", after))
-    if host.resources is not None:
-        offered = ", ".join(f"{key} {count}" for key, count in sorted(host.resources.items()) if count)
-        lines.extend(_field("offers", (offered or "nothing") + (" (verified)" if host.verified else "")))
-    if host.failure:
-        lines.extend(_field("failed", host.failure))
-    return lines
+            yield f"{prefix}{key}", value
 
 
-def _field(label: str, text: str) -> List[str]:
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=f"{_INDENT}{label:<7}",
-        subsequent_indent=f"{_INDENT}       ",
-        break_on_hyphens=False,
-    )
-
-
-def describe_layout(gpus: Mapping[str, Any]) -> str:
-    """A node's layout in one line, equal GPUs counted: ``5x whole GPU, 2x (3g.20gb, 2g.10gb, 1g.5gb)``."""
-    kinds = Counter(_describe_gpu(gpu) for gpu in gpus.values())
-    return ", ".join(f"{count}x {kind}" for kind, count in kinds.items()) or "no GPUs"
-
-
-def _describe_gpu(gpu: Mapping[str, Any]) -> str:
-    if not gpu.get("mig"):
-        return "whole GPU"
-    profiles = Counter(instance.split()[0] for instance in gpu.get("instances", []))
-    biggest_first = sorted(
-        profiles.items(), key=lambda item: [-int(part) for part in re.findall(r"\d+", item[0])]
-    )
-    inner = ", ".join(profile if count == 1 else f"{count}x {profile}" for profile, count in biggest_first)
-    return f"({inner or 'MIG on, no instances'})"
+def _short(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 40 and "\n" not in text else "..."

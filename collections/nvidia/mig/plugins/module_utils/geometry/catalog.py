@@ -116,6 +116,13 @@ class Catalog:
     profiles: Tuple[OfferedProfile, ...] = ()
     unknown: Tuple[UnknownProfile, ...] = ()
 
+    @property
+    def memory_slices(self) -> int:
+        """How many the GPU has, as far as placements tell; 0 without any."""
+        return max(
+            (spot.start + spot.size for offered in self.profiles for spot in offered.placements), default=0
+        )
+
     def find(self, profile: Profile, path: Optional[str] = None) -> OfferedProfile:
         """The offered GPU instance profile that holds such a device.
 

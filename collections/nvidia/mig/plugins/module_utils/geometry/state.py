@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -37,6 +38,9 @@ PROCESS = "process "
 """How the text of a holder begins that is a process."""
 
 _WEIGHT_OF_A_PROCESS = 1000  # more than a GPU has MIG devices
+
+
+_INSTANCE = re.compile(r"(.*\S) (\d+):(\d+)(?: \[(.*)\])?$")
 
 
 def held_weight(holders: Sequence[str]) -> int:
@@ -83,6 +87,11 @@ class GpuInstance:
         """One profile per MIG device, that is per compute instance."""
         return canonical(self.profile.with_compute(compute.slices) for compute in self.compute_instances)
 
+    @property
+    def described(self) -> str:
+        """The instance as text, see `describe_instance`."""
+        return describe_instance(self.profile, self.placement, [c.slices for c in self.compute_instances])
+
 
 @dataclass(frozen=True)
 class GpuState:
@@ -112,13 +121,18 @@ class GpuState:
         return canonical(device for instance in self.instances for device in instance.devices)
 
     @property
+    def held(self) -> Dict[str, List[str]]:
+        """Who uses it, by an instance's text; those who use it outside of MIG, by an empty one."""
+        found = {"": list(self.clients)}
+        for instance in self.instances:
+            inside = [holder for compute in instance.compute_instances for holder in compute.holders]
+            found[instance.described] = list(dict.fromkeys([*inside, *instance.holders]))
+        return {text: holders for text, holders in found.items() if holders}
+
+    @property
     def described(self) -> List[str]:
         """All GPU instances as text, those of unknown profiles last."""
-        known = [
-            describe_instance(i.profile, i.placement, [c.slices for c in i.compute_instances])
-            for i in self.instances
-        ]
-        return [*sorted_by_start(known), *self.unknown]
+        return [*sorted_by_start([instance.described for instance in self.instances]), *self.unknown]
 
     def summary(self) -> Dict[str, Any]:
         """A small dict for diffs: no UUIDs, nothing that differs between two equal layouts."""
@@ -135,6 +149,15 @@ def describe_instance(profile: Profile, placement: Placement, compute_slices: Li
         return text
     inside = " ".join(f"{slices}c" for slices in sorted(compute_slices, reverse=True))
     return f"{text} [{inside or 'no compute instance'}]"
+
+
+def read_instance(text: str) -> Tuple[str, int, int, str]:
+    """The way back from `describe_instance`: profile, first memory slice, memory slices, what is inside."""
+    found = _INSTANCE.match(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no instance")
+    profile, start, size, inside = found.groups(default="")
+    return profile, int(start), int(size), inside
 
 
 def sorted_by_start(instances: List[str]) -> List[str]:

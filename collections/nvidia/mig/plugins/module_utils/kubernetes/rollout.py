@@ -12,6 +12,7 @@ import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import ClusterError
+from ansible_collections.nvidia.mig.plugins.module_utils.progress import tell
 
 # It runs only where MPS is in use, by a label that feature discovery sets.
 _OPTIONAL = "-mps-control-daemon"
@@ -68,13 +69,14 @@ def wait_for_rollout(
         late = {key: state for key, state in found.items() if state.waiting_for}
         if not late:
             return [_no_nodes(state.name) for state in found.values() if state.no_nodes]
+        text = "; ".join(f"{state.name}: {state.waiting_for}" for state in late.values())
         if time.monotonic() >= end:
-            text = "; ".join(f"{state.name}: {state.waiting_for}" for state in late.values())
             pods = [line for namespace, name in late for line in _stuck_pods(api, namespace, name)]
             raise ClusterError(
                 f"not rolled out after {timeout} seconds: {text}" + "".join(f"; {pod}" for pod in pods),
                 hint="the release is installed; see the pods, then run again",
             )
+        tell(f"rollout: {text}")
         time.sleep(min(poll, max(0.1, end - time.monotonic())))
 
 

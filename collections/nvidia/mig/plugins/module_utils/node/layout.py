@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, InUseError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import GpuLayout
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.slice_map import draw_gpus
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import InUse, Plan
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import (
@@ -138,6 +139,7 @@ def layout_result(
     applied: Applied,
     with_diff: bool,
     pods: Sequence[Pod] = (),
+    guests: Sequence[int] = (),
 ) -> Dict[str, Any]:
     """What mig_layout returns; see there.
 
@@ -145,6 +147,7 @@ def layout_result(
         states: all GPUs as they were.
         applied: what was done, or is predicted.
         pods: those in the way of the plan.
+        guests: indexes of the GPUs to reset that this machine cannot reset.
     """
     before, after = summaries(states, tuple(wanted)), summaries(applied.after, tuple(wanted))
     result: Dict[str, Any] = {
@@ -161,11 +164,28 @@ def layout_result(
         "clients": clients_of(plan.clients),
         "pods": [pod.as_dict() for pod in pods],
         "way_back": way_back(states, plan),
+        "touched": touched(states, plan),
+        "reboot_expected": bool(guests),
         "driver_version": driver,
     }
     if with_diff:
-        result["diff"] = diff(before, after)
+        drawn = (draw_gpus(gpus, result["touched"]) for gpus in (before, after))
+        result["diff"] = diff(*("".join(f"{line}\n" for line in lines) for lines in drawn))
     return result
+
+
+def touched(states: Sequence[GpuState], plan: Plan) -> List[Dict[str, Any]]:
+    """What it takes to draw the GPUs that the plan touches, as they were."""
+    return [
+        {
+            "gpu": state.identity.index,
+            "memory_slices": state.catalog.memory_slices,
+            "resets": state.identity.index in plan.resets,
+            "held": state.held,
+        }
+        for state in states
+        if state.identity.index in plan.gpus
+    ]
 
 
 def way_back(states: Sequence[GpuState], plan: Plan) -> List[Dict[str, Any]]:
@@ -206,6 +226,6 @@ def gpu_list(states: Sequence[GpuState]) -> List[Dict[str, Any]]:
     ]
 
 
-def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Dict[str, Any]:
-    """For ``--diff``."""
-    return {"before_header": "MIG", "after_header": "MIG", "before": dict(before), "after": dict(after)}
+def diff(before: Any, after: Any) -> Dict[str, Any]:
+    """For ``--diff``, of texts or plain data."""
+    return {"before_header": "MIG", "after_header": "MIG", "before": before, "after": after}

@@ -26,6 +26,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.node.layout import (
 )
 from ansible_collections.nvidia.mig.plugins.module_utils.node.options import allocations_from
 from ansible_collections.nvidia.mig.plugins.module_utils.node.wanted import entries_from, wanted_on
+from ansible_collections.nvidia.mig.plugins.module_utils.nvml.platform import is_in_guest
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.reader import Reader
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml.session import open_nvml
 
@@ -62,6 +63,7 @@ def run_layout(
         if not (only_plan and may_destroy):
             check_processes(left, plan)
             check_clients(plan, left)
+        guests = [index for index in plan.resets if is_in_guest(nvml, index)]
         if only_plan or check_mode or not plan.changed:
             applied = Applied(plan.actions, future(states, plan))
         else:
@@ -69,5 +71,5 @@ def run_layout(
             if not applied.pending:
                 check_result(applied.after, wanted)
     pods = pods_in_the_way(host, plan, allocations)
-    result = layout_result(driver, states, wanted, plan, applied, with_diff, pods)
+    result = layout_result(driver, states, wanted, plan, applied, with_diff, pods, guests)
     return {**result, "changed": result["changed"] and not only_plan}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.nvidia.mig.plugins.module_utils.geometry.slice_map import draw_gpus
 
 TWO_HALVES = {"gpus": "all", "profiles": {"3g.20gb": 2}}
 BALANCED = {"gpus": "all", "profiles": {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2}}
@@ -43,11 +44,11 @@ def test_check_mode_predicts_what_the_run_does(make_host, model):
         assert host.gpus() == before
         real = host.layout(entry(profiles), diff=True)
         assert (planned.changed, predicted.changed, real.changed) == (False, True, True)
-        for key in ("actions", "plan", "before", "after", "gpus", "complete", "reset_required"):
+        for key in ("actions", "plan", "before", "after", "gpus", "complete", "reset_required", "touched"):
             assert planned.data[key] == predicted.data[key] == real.data[key], key
         assert predicted.diff == real.diff
-        assert real.diff["before"] == real.before
-        assert real.diff["after"] == real.after
+        for side in ("before", "after"):
+            assert real.diff[side].splitlines() == draw_gpus(real.data[side], real.touched)
         wanted = sorted(name for name, count in profiles.items() for dummy in range(count))
         assert all(sorted(gpu["profiles"]) == wanted for gpu in real.gpus)
 
@@ -119,6 +120,7 @@ def test_gpus_that_no_entry_selects_stay(make_host):
     before = host.gpus()
     result = host.layout({"gpus": 1, "mig": False})
     assert host.gpus()[0] == before[0]
+    assert [gpu["gpu"] for gpu in result.touched] == [1]
     assert set(result.before) == set(result.after) == {"GPU 1"}
     assert [gpu["mig"] for gpu in result.gpus] == [True, False]
     assert not host.layout().changed
@@ -172,6 +174,8 @@ def test_a_mig_parted_file(make_host):
 def test_a_mode_that_needs_a_reset_comes_first_and_alone(make_host):
     host = make_host("A100-SXM4-40GB", 2, mode_change="reset")
     predicted = host.layout(TWO_HALVES, check=True)
+    assert [gpu["resets"] for gpu in predicted.touched] == [True, True]
+    assert not predicted.reboot_expected
     first = host.layout(TWO_HALVES)
     assert (first.changed, first.complete, first.reset_required) == (True, False, [0, 1])
     assert all(not gpu["instances"] for gpu in host.gpus())
@@ -182,6 +186,14 @@ def test_a_mode_that_needs_a_reset_comes_first_and_alone(make_host):
     assert (last.changed, last.complete, last.reset_required) == (True, True, [])
     assert first.actions + last.actions == predicted.actions
     assert not host.layout(TWO_HALVES).changed
+
+
+def test_a_guest_is_expected_to_reboot_where_a_mode_needs_a_reset(make_host):
+    host = make_host("A100-SXM4-40GB", 2, mode_change="reboot")
+    assert host.layout(TWO_HALVES, check=True).reboot_expected
+    assert not host.layout(OFF, check=True).reboot_expected
+    host.layout(TWO_HALVES)
+    assert host.run("gpu_reset").reboot_required
 
 
 def test_one_gpu_that_waits_for_its_reset_lets_no_instance_change(make_host):

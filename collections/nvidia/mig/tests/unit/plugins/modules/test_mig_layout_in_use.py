@@ -149,7 +149,11 @@ def test_only_the_pods_of_what_is_destroyed_are_in_the_way(host):
 def test_a_drained_pod_does_not_count(host):
     uid = host.pod("team-a/train", device(host, 0, 4), "nvidia.com/mig-3g.20gb")
     assert "team-a/train" in host.layout(SEVEN, fails=True).msg
-    assert host.layout(SEVEN, drained_pods=[uid]).complete
+    result = host.layout(SEVEN, drained_pods=[uid], diff=True)
+    assert result.complete
+    assert result.touched[0]["held"] == {"3g.20gb 4:4": ["pod team-a/train"]}
+    assert "       3g.20gb 4:4 in use by pod team-a/train" in result.diff["before"].splitlines()
+    assert "in use" not in result.diff["after"]
 
 
 def test_the_way_back_leads_back(host):

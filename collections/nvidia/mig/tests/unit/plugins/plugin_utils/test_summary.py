@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Dict, List
 
 import pytest
-from ansible_collections.nvidia.mig.plugins.plugin_utils.summary import HostSummary, describe_layout, render
+from ansible_collections.nvidia.mig.plugins.plugin_utils.summary import HostSummary, RunSummary
+from ansible_collections.nvidia.mig.plugins.plugin_utils.summary_text import describe_layout, render
 
 WHOLE = {"GPU 0": {"mig": False, "instances": []}, "GPU 1": {"mig": False, "instances": []}}
 CUT = {
@@ -15,6 +17,25 @@ CUT = {
 GPUS = [{"index": index, "product": "NVIDIA A100-SXM4-40GB"} for index in (0, 1)]
 RESETS = [{"step": "set_mode", "resets": True}]
 LAYOUT = "nvidia.mig.mig_layout"
+PLUGIN = "nvidia.mig.device_plugin_release"
+
+
+def run_of(check_mode: bool = False, **hosts: HostSummary) -> RunSummary:
+    return RunSummary(hosts, check_mode=check_mode)
+
+
+def touched(index: int, resets: bool = False, **held: List[str]) -> Dict[str, Any]:
+    return {
+        "gpu": index,
+        "memory_slices": 8,
+        "resets": resets,
+        "held": {"": held.get("by", [])} if held else {},
+    }
+
+
+def told(run: RunSummary, **more: Any) -> str:
+    """The summary without what lies between its words."""
+    return " ".join(" ".join(render(run, **more)).split())
 
 
 def layout_result(before: Dict[str, Any], after: Dict[str, Any], **more: Any) -> Dict[str, Any]:
@@ -34,7 +55,7 @@ def test_runs_about_some_gpus_each_are_one_host() -> None:
         before, after = {gpu: WHOLE[gpu]}, {gpu: CUT[gpu]}
         host.note(LAYOUT, layout_result(before, after, changed=True), {}, check_mode=False)
     assert (host.before, host.after) == (WHOLE, CUT)
-    assert "1 host: 1 changed" in render({"dgx01": host})
+    assert "1 host: 1 changed" in render(run_of(dgx01=host))
 
 
 NOTES: Dict[str, Any] = {
@@ -111,12 +132,135 @@ def test_check_mode_predicts() -> None:
     assert host.after == CUT
 
 
+def test_check_mode_predicts_resets_and_reboots() -> None:
+    host = HostSummary()
+    host.note(LAYOUT, layout_result(WHOLE, CUT, changed=True, complete=True, plan=RESETS), {}, True)
+    assert host.done == "would change + reset"
+    host.note("ansible.builtin.reboot", {"changed": True}, {}, True)
+    assert host.done == "would change + reboot"
+
+
+def test_check_mode_predicts_a_reboot_that_is_not_allowed() -> None:
+    host = HostSummary()
+    host.note(LAYOUT, layout_result(WHOLE, CUT, changed=True, complete=True, plan=RESETS), {}, True)
+    host.note("ansible.builtin.set_fact", {"ansible_facts": {"mig_reboot_required": True}}, {}, True)
+    assert host.done == "would change + reset + REBOOT REQUIRED"
+    assert "mig_reboot_ok: true: ansible-playbook -l dgx01" in told(run_of(True, dgx01=host))
+
+
+def test_check_mode_draws_what_would_change_and_who_is_in_the_way() -> None:
+    host = HostSummary()
+    pods = [{"namespace": "team-a", "name": "train", "uid": "u1"}]
+    own = [touched(1, True, by=["pod team-a/train"])]
+    result = layout_result(WHOLE, CUT, changed=True, touched=own, pods=pods)
+    for state in ({"state": "planned"}, {}):  # planned first, then predicted
+        host.note(LAYOUT, result, state, True)
+    run = run_of(True, dgx01=host, dgx02=host)
+    lines = render(run, "ansible-playbook site.yml", "dgx")
+    assert lines[2:5] == [
+        "2 hosts: 2 would change",
+        "4 GPUs: 2 would be cut anew, 2 with a reset",
+        "2 pods would be drained",
+    ]
+    at = lines.index("           GPU 1   whole GPU")
+    assert lines[at + 1 : at + 4] == [
+        "                   in use by pod team-a/train",
+        "               ->  |3g.20gb                    |1g.5gb|1g.5gb|.............|",
+        "           drains team-a/train",
+    ]
+    assert lines[-2:] == ["To do it:", "  ansible-playbook site.yml -l dgx"]
+    assert max(map(len, lines)) <= 80
+    run.check_mode = False
+    assert not any("GPU 1 " in line for line in render(run))
+
+
+def test_hosts_that_are_alike_are_told_of_once_and_those_that_failed_first() -> None:
+    hosts = {}
+    for number in range(1000):
+        host = hosts[f"node{number:04}"] = HostSummary()
+        changed = number % 2 == 0
+        host.note(LAYOUT, layout_result(WHOLE if changed else CUT, CUT, changed=changed), {}, False)
+        if number == 500:
+            host.note_failure("GPU 1 is in use")
+    lines = render(RunSummary(hosts))
+    assert lines[2] == "1000 hosts: 1 FAILED; 499 changed; 500 nothing"
+    assert lines[4].startswith("node0500 ")
+    assert len(lines) < 40
+    text = " ".join(" ".join(lines).split())
+    assert "node0000, node0002, " in text and "and 487 more" in text
+    assert text.endswith("hosts that failed: ansible-playbook -l node0500 --check --diff")
+
+
+def test_many_kinds_of_hosts_to_which_nothing_was_done_are_only_counted() -> None:
+    hosts = {}
+    for number in range(11):
+        host = hosts[f"node{number}"] = HostSummary()
+        host.note(LAYOUT, layout_result(CUT, CUT), {}, False)
+        host.note(
+            "nvidia.mig.mig_verify", {"actual": {"resources": {"x": number}}, "verdict": "ok"}, {}, False
+        )
+    text = told(RunSummary(hosts))
+    assert "11 hosts: 11 nothing" in text and "node3" not in text
+    del hosts["node10"]
+    assert "node3" in told(RunSummary(hosts))
+
+
+def release(before: Any, after: Any, *actions: str) -> Dict[str, Any]:
+    own = {"name": "nvidia-device-plugin", "previous_values": before, "user_values": after}
+    return {"changed": True, "actions": list(actions), "release": own}
+
+
+def test_releases_tell_which_values_change() -> None:
+    run = RunSummary()
+    run.note("dgx01", LAYOUT, layout_result(CUT, CUT), {}, False)
+    before = {"migStrategy": "none", "gfd": {"enabled": True}, "config": {"map": {"a": "x\ny"}}, "old": 1}
+    after = {"migStrategy": "mixed", "gfd": {"enabled": True}, "config": {"map": {"a": "x\nz"}}, "new": {}}
+    result = release(before, after, "upgrade release nvidia-device-plugin: values")
+    for _again in range(2):
+        run.note("dgx01", PLUGIN, result, {}, False)
+    run.note("dgx01", PLUGIN, {**result, "changed": False, "actions": ["other"]}, {}, False)
+    assert run.releases == {
+        "nvidia-device-plugin": [
+            "upgrade release nvidia-device-plugin: values",
+            "config.map.a: changed",
+            "migStrategy: none -> mixed",
+            "new: {}",
+            "old: removed",
+        ]
+    }
+    assert "migStrategy: none -> mixed" in told(run)
+
+
+def test_a_new_release_does_not_tell_all_its_values() -> None:
+    run = RunSummary()
+    run.note("dgx01", PLUGIN, release(None, {"migStrategy": "none"}, "install it"), {}, False)
+    assert run.releases == {"nvidia-device-plugin": ["install it"]}
+
+
+def test_the_same_as_plain_data() -> None:
+    run = RunSummary()
+    result = layout_result(WHOLE, CUT, changed=True, touched=[touched(1)])
+    run.note("dgx01", LAYOUT, result, {}, True)
+    data = json.loads(json.dumps(run.as_dict()))
+    assert data["check_mode"] is True
+    assert data["totals"] == {
+        "hosts": 1,
+        "done": {"would change": 1},
+        "gpus": 2,
+        "gpus_changed": 1,
+        "gpus_reset": 0,
+        "pods_drained": 0,
+    }
+    own = {"before": WHOLE["GPU 1"], "after": CUT["GPU 1"], **touched(1)}
+    assert data["hosts"]["dgx01"]["gpus"] == {"GPU 1": own}
+
+
 def test_a_failure_comes_before_everything() -> None:
     host = HostSummary()
     host.note(LAYOUT, layout_result(WHOLE, CUT, changed=True), {}, False)
     host.note_failure("GPU 1 is in use")
     host.note_failure("and so on")
-    lines = render({"dgx01": host})
+    lines = render(run_of(dgx01=host))
     assert host.done == "FAILED"
     assert any("GPU 1 is in use" in line for line in lines)
     assert not any("and so on" in line for line in lines)
@@ -127,7 +271,7 @@ def test_the_summary_fits_80_columns() -> None:
     host.note(LAYOUT, layout_result(WHOLE, CUT, changed=True), {}, False)
     resources = {f"nvidia.com/mig-{size}g.20gb": size for size in range(1, 8)}
     host.note("nvidia.mig.mig_verify", {"actual": {"resources": resources}, "verdict": True}, {}, False)
-    lines: List[str] = render({"dgx01": host})
+    lines: List[str] = render(run_of(dgx01=host))
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
     assert "2x NVIDIA A100-SXM4-40GB, MIG on 1" in text
@@ -138,4 +282,4 @@ def test_the_summary_fits_80_columns() -> None:
 def test_nothing_to_tell() -> None:
     other = HostSummary()
     other.note("ansible.builtin.debug", {"msg": "hello"}, {}, False)
-    assert render({"localhost": other}) == []
+    assert render(run_of(localhost=other)) == []
