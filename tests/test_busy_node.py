@@ -124,7 +124,7 @@ def test_a_disruption_budget_is_honoured(busy: Lab) -> None:
     before = busy.nodes()
     run = site(busy, *OVERRIDE, *DRAIN, "-e", "mig_drain_timeout=10")
     assert run.rc != 0
-    for words in ("disruption budget", "are as they were", "takes pods again"):
+    for words in ("violate the pod's disruption budget", "are as they were", "takes pods again"):
         assert words in run.messages(), run.messages()
     assert pods(busy, "team-a") == ["train"]
     assert busy.nodes() == before

@@ -115,6 +115,9 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Print the summary after the recap."""
         self._progress.stop()
+        for host in stats.processed:
+            if not stats.failures.get(host) and not stats.dark.get(host):
+                self._run.note_failure(host, None)  # what failed there was rescued
         lines = render(self._run, _command(), context.CLIARGS.get("subset") or "")
         for line in lines:
             self._display.display(line)

@@ -82,7 +82,7 @@ def interrupted(nodes: Sequence[Mapping[str, Any]], node_names: Mapping[str, str
 
 
 def batches(
-    due: Sequence[str], limited: Sequence[Limit], canaries: int = 1, away: Mapping[str, str] | None = None
+    due: Sequence[str], limited: Sequence[Limit], canaries: object = 1, away: Mapping[str, str] | None = None
 ) -> List[List[str]]:
     """Put hosts into batches.
 
@@ -96,18 +96,20 @@ def batches(
         InputError: canaries is not a number of hosts.
         ClusterError: so many are out that no more may be.
     """
-    if isinstance(canaries, bool) or canaries < 0:
+    # The command line gives a text.
+    if isinstance(canaries, bool) or not str(canaries).isdigit():
         raise InputError(
             f"{canaries!r} is not a number of hosts",
             path="mig_canaries",
             hint="use 0 or more; 1 is the default",
         )
+    most = int(str(canaries))
     away = dict(away or {})
     left = sorted(dict.fromkeys(due), key=lambda host: host not in away)
     found: List[List[str]] = []
     while left:
         batch: List[str] = []
-        room = canaries if canaries and not found else len(left)
+        room = most if most and not found else len(left)
         for host in left:
             if len(batch) < room and not _full(limited, host, {*away, *batch}):
                 batch.append(host)

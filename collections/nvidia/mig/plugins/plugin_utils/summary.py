@@ -19,7 +19,7 @@ class HostSummary:
     Args:
         before, after: by ``GPU <index>``, as mig_layout tells them.
         touched: by the same, what mig_layout's ``touched`` has of it.
-        pods: those that were drained for it, or would be, by their UID.
+        pods: those that must go for it, by their UID; ``drained`` tells whether they went.
     """
 
     products: List[str] = field(default_factory=list)
@@ -27,6 +27,7 @@ class HostSummary:
     after: Optional[Mapping[str, Any]] = None
     touched: Dict[str, Mapping[str, Any]] = field(default_factory=dict)
     pods: Dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    drained: bool = False
     resources: Optional[Mapping[str, int]] = None
     verified: bool = False
     changed: bool = False
@@ -47,6 +48,9 @@ class HostSummary:
         elif action == "nvidia.mig.gpu_reset":
             self.reset |= changed
             self.reboot_required |= bool(result.get("reboot_required"))
+        elif action == "kubernetes.core.k8s_drain":
+            self.drained |= changed or check_mode
+            return
         elif action == "nvidia.mig.mig_verify":
             self.resources = result.get("actual", {}).get("resources", {})
             self.verified = bool(result.get("verdict"))
@@ -63,9 +67,9 @@ class HostSummary:
             return
         self.changed |= changed
 
-    def note_failure(self, message: str) -> None:
-        """Remember the first failure: the later ones follow from it."""
-        self.failure = self.failure or message
+    def note_failure(self, message: Optional[str]) -> None:
+        """Remember the last failure, since an earlier one was rescued. None: so was the last."""
+        self.failure = message
 
     @property
     def is_empty(self) -> bool:
@@ -106,19 +110,25 @@ class HostSummary:
             "before": dict(self.before or {}),
             "after": dict(self.after or {}),
             "gpus": self.gpus,
-            "pods": [f"{pod['namespace']}/{pod['name']}" for pod in self.pods.values()],
+            "pods_drained": self.pods_drained,
             "resources": self.resources,
             "verified": self.verified,
             "failure": self.failure,
         }
 
+    @property
+    def pods_drained(self) -> List[str]:
+        """The pods that were drained, or would be, as ``namespace/name``."""
+        names = [f"{pod['namespace']}/{pod['name']}" for pod in self.pods.values()]
+        return sorted(names) if self.drained else []
+
     def _note_layout(self, result: Mapping[str, Any], planned: bool, check_mode: bool) -> None:
         self.products = [gpu["product"] for gpu in result.get("gpus", [])]
         # One run may be about some GPUs, the next about others.
-        self.before = {**result.get("before", {}), **(self.before or {})}
+        self.before = _by_index({**result.get("before", {}), **(self.before or {})})
         # A plan's "after" has not happened; what is now is its "before".
         now = result.get("before" if planned and not check_mode else "after", {})
-        self.after = {**(self.after or {}), **now}
+        self.after = _by_index({**(self.after or {}), **now})
         for gpu in result.get("touched", []):
             self.touched.setdefault(f"GPU {gpu['gpu']}", gpu)
         self.pods.update((pod["uid"], pod) for pod in result.get("pods", []))
@@ -150,8 +160,8 @@ class RunSummary:
             self._note_release(result)
         self._host(host).note(action, result, args, check_mode)
 
-    def note_failure(self, host: str, message: str) -> None:
-        """Remember why the host dropped out."""
+    def note_failure(self, host: str, message: Optional[str]) -> None:
+        """Remember why the host dropped out; None: it did not."""
         self._host(host).note_failure(message)
 
     @property
@@ -170,7 +180,7 @@ class RunSummary:
             "gpus": sum(len(host.products) for host in hosts),
             "gpus_changed": sum(len(host.gpus) for host in hosts),
             "gpus_reset": sum(gpu["resets"] for host in hosts for gpu in host.gpus.values()),
-            "pods_drained": sum(len(host.pods) for host in hosts if host.changed or host.predicted),
+            "pods_drained": sum(len(host.pods_drained) for host in hosts),
         }
 
     def as_dict(self) -> Dict[str, Any]:
@@ -193,6 +203,10 @@ class RunSummary:
         for line in (*result["actions"], *values):
             if line not in lines:
                 lines.append(line)
+
+
+def _by_index(gpus: Mapping[str, Any]) -> Dict[str, Any]:
+    return dict(sorted(gpus.items(), key=lambda item: int(item[0].rpartition(" ")[2])))
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

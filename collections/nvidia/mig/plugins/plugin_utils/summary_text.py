@@ -52,7 +52,7 @@ def _totals(run: RunSummary) -> Iterator[str]:
         reset = f", {totals['gpus_reset']} with a reset" if totals["gpus_reset"] else ""
         yield f"{_count(totals['gpus'], 'GPU')}: {totals['gpus_changed']} {would}cut anew{reset}"
     if totals["pods_drained"]:
-        yield f"{_count(totals['pods_drained'], 'pod')} {would or 'were '}drained"
+        yield f"{_count(totals['pods_drained'], 'pod')} {would}drained"
     for changes in run.releases.values():
         yield from _wrap("; ".join(changes), "  ")
 
@@ -93,9 +93,7 @@ def _host_lines(host: HostSummary, names: Sequence[str], check_mode: bool) -> It
             yield from _field("    ->", after)
     if check_mode:
         yield from _picture(host.gpus)
-    if host.changed or host.predicted:
-        pods = ", ".join(f"{pod['namespace']}/{pod['name']}" for pod in host.pods.values())
-        yield from _field("drains" if check_mode else "drained", pods)
+    yield from _field("drains", ", ".join(host.pods_drained))
     if host.resources is not None:
         offered = ", ".join(f"{key} {count}" for key, count in sorted(host.resources.items()) if count)
         yield from _field("offers", (offered or "nothing") + (" (verified)" if host.verified else ""))

@@ -114,9 +114,14 @@ def test_bad_limits(most, words, due):
     assert words in str(error.value)
 
 
-def test_bad_canaries():
-    with pytest.raises(AnsibleFilterError, match="mig_canaries: -1 is not a number of hosts"):
-        plan([], {}, canaries=-1)
+def test_canaries_of_the_command_line_are_a_text():
+    assert plan(DGX[:3], {"dgx": 3}, canaries="2") == plan(DGX[:3], {"dgx": 3}, canaries=2)
+
+
+@pytest.mark.parametrize("canaries", [-1, "-1", "some", True])
+def test_bad_canaries(canaries):
+    with pytest.raises(AnsibleFilterError, match=f"mig_canaries: {canaries!r} is not a number of hosts"):
+        plan([], {}, canaries=canaries)
 
 
 @given(

@@ -153,8 +153,9 @@ def test_check_mode_draws_what_would_change_and_who_is_in_the_way() -> None:
     pods = [{"namespace": "team-a", "name": "train", "uid": "u1"}]
     own = [touched(1, True, by=["pod team-a/train"])]
     result = layout_result(WHOLE, CUT, changed=True, touched=own, pods=pods)
-    for state in ({"state": "planned"}, {}):  # planned first, then predicted
-        host.note(LAYOUT, result, state, True)
+    host.note(LAYOUT, result, {"state": "planned"}, True)
+    host.note("kubernetes.core.k8s_drain", {"changed": False}, {}, True)
+    host.note(LAYOUT, result, {}, True)
     run = run_of(True, dgx01=host, dgx02=host)
     lines = render(run, "ansible-playbook site.yml", "dgx")
     assert lines[2:5] == [
@@ -255,15 +256,34 @@ def test_the_same_as_plain_data() -> None:
     assert data["hosts"]["dgx01"]["gpus"] == {"GPU 1": own}
 
 
-def test_a_failure_comes_before_everything() -> None:
+def test_a_failure_comes_before_everything_and_the_last_one_tells_it_best() -> None:
     host = HostSummary()
     host.note(LAYOUT, layout_result(WHOLE, CUT, changed=True), {}, False)
-    host.note_failure("GPU 1 is in use")
-    host.note_failure("and so on")
-    lines = render(run_of(dgx01=host))
+    host.note_failure("no answer")
+    host.note_failure("no answer. The GPUs are as they were")
     assert host.done == "FAILED"
-    assert any("GPU 1 is in use" in line for line in lines)
-    assert not any("and so on" in line for line in lines)
+    text = told(run_of(dgx01=host))
+    assert "failed no answer. The GPUs are as they were" in text
+    host.note_failure(None)
+    assert host.done == "changed"
+
+
+def test_pods_are_drained_when_they_were() -> None:
+    host = HostSummary()
+    pods = [{"namespace": "team-a", "name": "train", "uid": "u1"}]
+    host.note(LAYOUT, layout_result(WHOLE, CUT, pods=pods), {"state": "planned"}, False)
+    assert "drained" not in told(run_of(dgx01=host))
+    host.note("kubernetes.core.k8s_drain", {"changed": True}, {}, False)
+    text = told(run_of(dgx01=host))
+    assert "1 pod drained" in text and "drains team-a/train" in text
+
+
+def test_what_was_restored_is_in_the_order_of_the_gpus() -> None:
+    host = HostSummary()
+    host.note(LAYOUT, layout_result(CUT, CUT), {}, False)
+    back = {"GPU 1": CUT["GPU 1"]}
+    host.note(LAYOUT, layout_result(back, back), {}, False)
+    assert list(host.before or ()) == list(host.after or ()) == ["GPU 0", "GPU 1"]
 
 
 def test_the_summary_fits_80_columns() -> None:
