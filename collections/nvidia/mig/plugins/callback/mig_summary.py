@@ -119,8 +119,8 @@ class CallbackModule(CallbackBase):
             if not stats.failures.get(host) and not stats.dark.get(host):
                 self._run.note_failure(host, None)  # what failed there was rescued
         lines = render(self._run, _command(), context.CLIARGS.get("subset") or "")
-        for line in lines:
-            self._display.display(line)
+        if lines:
+            self._display.display("\n".join(lines))  # in one event, where a controller keeps those
         path = self.get_option("file")
         if path and lines:
             try:
