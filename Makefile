@@ -40,6 +40,7 @@ lint: $(VENV)/.ready-test ## static checks
 	GIT_CEILING_DIRECTORIES=$(CURDIR)/$(VENV) antsibull-docs lint-collection-docs --plugin-docs collections/nvidia/mig
 	cd collections/nvidia/mig && antsibull-changelog lint
 	python tools/role_readmes.py --check
+	python tools/gpu_models.py --check
 	tools/typecheck.sh
 
 sanity: $(VENV)/.ready-test ## ansible-test's sanity tests

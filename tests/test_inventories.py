@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from lab_runs import BIN, ROOT, Lab, need_cluster
+from lab_runs import BIN, ROOT, Lab, Run, need_cluster
 
 EXAMPLE = ROOT / "inventories/example"
 ROLES = ROOT / "collections/nvidia/mig/roles"
@@ -121,3 +121,70 @@ def test_the_job_runs_on_it(lab: Lab, tmp_path: Path) -> None:
     assert "dgx01      8x NVIDIA A100-SXM4-40GB, MIG on 8" in run.text
     assert "-> 8x (2x 3g.20gb)" in run.text and "-> 8x (2x 3g.40gb)" in run.text
     assert "-> 5x whole GPU, 2x (3g.20gb, 2g.10gb, 1g.5gb), 1x (2x 2g.10gb)" in run.text
+
+
+def lint(lab: Lab, inventory: Path, **more: Any) -> Run:
+    return lab.play("playbooks/lint.yml", "-i", str(inventory), "-e", json.dumps(more))
+
+
+def test_there_is_nothing_to_say_of_our_own(lab: Lab) -> None:
+    for inventory in (EXAMPLE, ROOT / "inventories/lab"):
+        run = lint(lab, inventory)
+        assert run.rc == 0, run.messages()
+        [result] = [result for name, _host, result in run.tasks if "notes" in result]
+        assert (result["problems"], result["notes"]) == ([], [])
+
+
+def test_the_lab_says_which_gpus_its_nodes_have() -> None:
+    fleet = yaml.safe_load((ROOT / "simulator/fleets/lab.yml").read_text())["nodes"]
+    hosts = read(ROOT / "inventories/lab")["_meta"]["hostvars"]
+    for name, node in fleet.items():
+        assert hosts[name]["mig_gpus"] == {node["gpu"]: node["count"]}
+
+
+def test_slips_are_told_with_host_variable_and_what_is_allowed(lab: Lab, tmp_path: Path) -> None:
+    own = tmp_path / "example"
+    shutil.copytree(EXAMPLE, own)
+    slips = {
+        "dgx": "mig_stategy: mixed\nmig_layouts: {none: [], mixed: [], single: []}\n",
+        "hgx": "mig_strategy: none\n",
+        "inference": "mig_drain_timeout: soon\n",
+    }
+    for name, text in slips.items():
+        with (own / f"group_vars/{name}.yml").open("a") as file:
+            file.write(text)
+    run = lint(lab, own)
+    assert run.rc != 0
+    told = run.messages()
+    assert (
+        "dgx01.example.com, dgx02.example.com: mig_stategy is no variable of this toolkit; did you mean"
+        in told
+    )
+    assert "dgx02.example.com: argument 'mig_drain_timeout'" in told and "converted to an int" in told
+    [result] = [result for _name, _host, result in run.tasks if "notes" in result]
+    notes = "\n".join(result["notes"])
+    assert (
+        "hgx01.example.com: mig_strategy is set by the groups hgx, training, none of which is inside" in notes
+    )
+    assert "dgx01.example.com: mig_layouts is set by the groups dgx, training" in notes
+
+
+def test_a_layout_that_does_not_fit_is_told_before_there_is_a_node(lab: Lab, tmp_path: Path) -> None:
+    own = tmp_path / "example"
+    shutil.copytree(EXAMPLE, own)
+    file = own / "group_vars/inference.yml"
+    text = file.read_text().replace("{1g.5gb: 7}", "{1g.10gb: 7}").replace("{2g.10gb: 2}", "{3g.40gb: 2}")
+    file.write_text(text)
+    run = lint(lab, own)
+    assert run.rc != 0
+    assert (
+        "dgx02.example.com: layout[2].profiles.3g.40gb: GPU 7: A100-SXM4-40GB does not offer 3g.40gb"
+        in run.messages()
+    )
+    file.write_text(text.replace("{3g.40gb: 2}", "{2g.10gb: 2}"))
+    run = lint(lab, own)
+    assert run.rc == 0, run.messages()
+    [result] = [result for _name, _host, result in run.tasks if "notes" in result]
+    assert any("mig_layouts.single, after a switch to it: " in line for line in result["notes"]), result[
+        "notes"
+    ]
