@@ -41,6 +41,7 @@ lint: $(VENV)/.ready-test ## static checks
 	cd collections/nvidia/mig && antsibull-changelog lint
 	python tools/role_readmes.py --check
 	python tools/gpu_models.py --check
+	python tools/vars_schema.py --check
 	tools/typecheck.sh
 
 sanity: $(VENV)/.ready-test ## ansible-test's sanity tests

@@ -9,7 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from jsonschema import Draft7Validator
 from lab_runs import BIN, ROOT, Lab, Run, need_cluster
 
 EXAMPLE = ROOT / "inventories/example"
@@ -188,3 +190,38 @@ def test_a_layout_that_does_not_fit_is_told_before_there_is_a_node(lab: Lab, tmp
     assert any("mig_layouts.single, after a switch to it: " in line for line in result["notes"]), result[
         "notes"
     ]
+
+
+def test_editors_get_a_schema_that_the_example_keeps(tmp_path: Path) -> None:
+    schema = json.loads((ROOT / "inventories/group_vars.schema.json").read_text())
+    check = Draft7Validator(schema)
+    Draft7Validator.check_schema(schema)
+    for path in [*EXAMPLE.glob("group_vars/*.yml"), *(ROOT / "inventories/lab/group_vars").rglob("*.yml")]:
+        assert not list(check.iter_errors(yaml.safe_load(path.read_text()))), path
+    assert set(schema["properties"]) >= options() | SWITCHES
+    for path in EXAMPLE.glob("group_vars/*.yml"):
+        assert path.read_text().startswith(
+            "---\n# yaml-language-server: $schema=../../group_vars.schema.json\n"
+        )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mig_strategy": "singel"},
+        {"mig_drain": "soon"},
+        {"mig_drain_timeout": "soon"},
+        {"mig_layout": [{"gpu": "all"}]},
+        {"mig_layout": [{"gpus": "all", "profiles": {"3g20gb": 1}}]},
+        {"mig_layouts": {"singel": []}},
+        {"mig_sharing": {"timeslicing": {"resources": []}}},
+        {"mig_sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 1}]}}},
+        {"mig_gpus": {"A100": 8}},
+        {"mig_host_services": "nvsm"},
+    ],
+    ids=str,
+)
+def test_the_schema_refuses(wrong: dict[str, Any]) -> None:
+    schema = json.loads((ROOT / "inventories/group_vars.schema.json").read_text())
+    assert not Draft7Validator(schema).is_valid(wrong)
+    assert Draft7Validator(schema).is_valid({next(iter(wrong)): "{{ another }}"})

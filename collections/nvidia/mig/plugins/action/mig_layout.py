@@ -20,6 +20,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.nvidia.mig.plugins.module_utils.node.unchanged import unchanged
 from ansible_collections.nvidia.mig.plugins.module_utils.node.wanted import layout_spec
 from ansible_collections.nvidia.mig.plugins.module_utils.nvml import probe
+from ansible_collections.nvidia.mig.plugins.plugin_utils.slice_map import draw_diff
 
 PROBE = pkgutil.get_data(str(probe.__package__), "probe.py")
 
@@ -37,6 +38,8 @@ class ActionModule(ActionBase):
         if found is None:
             found = self._execute_module(task_vars=task_vars, wrap_async=self._task.async_val)
         result.update(found)
+        if result.get("diff") and "touched" in result:
+            result["diff"] = draw_diff(result)
         if not self._task.async_val:
             self._remove_tmp_path(self._connection._shell.tmpdir)
         return result

@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.slice_map import draw_gpus
+from ansible_collections.nvidia.mig.plugins.plugin_utils.slice_map import draw_gpus
 from ansible_collections.nvidia.mig.plugins.plugin_utils.summary import HostSummary, RunSummary
 
 _WIDTH = 80

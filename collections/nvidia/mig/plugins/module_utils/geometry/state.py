@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -38,9 +37,6 @@ PROCESS = "process "
 """How the text of a holder begins that is a process."""
 
 _WEIGHT_OF_A_PROCESS = 1000  # more than a GPU has MIG devices
-
-
-_INSTANCE = re.compile(r"(.*\S) (\d+):(\d+)(?: \[(.*)\])?$")
 
 
 def held_weight(holders: Sequence[str]) -> int:
@@ -149,15 +145,6 @@ def describe_instance(profile: Profile, placement: Placement, compute_slices: Li
         return text
     inside = " ".join(f"{slices}c" for slices in sorted(compute_slices, reverse=True))
     return f"{text} [{inside or 'no compute instance'}]"
-
-
-def read_instance(text: str) -> Tuple[str, int, int, str]:
-    """The way back from `describe_instance`: profile, first memory slice, memory slices, what is inside."""
-    found = _INSTANCE.match(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no instance")
-    profile, start, size, inside = found.groups(default="")
-    return profile, int(start), int(size), inside
 
 
 def sorted_by_start(instances: List[str]) -> List[str]:

@@ -11,7 +11,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.errors import DeviceError, InUseError
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.layout import GpuLayout
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.slice_map import draw_gpus
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import GpuState
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.steps import InUse, Plan
 from ansible_collections.nvidia.mig.plugins.module_utils.geometry.transition import (
@@ -169,8 +168,7 @@ def layout_result(
         "driver_version": driver,
     }
     if with_diff:
-        drawn = (draw_gpus(gpus, result["touched"]) for gpus in (before, after))
-        result["diff"] = diff(*("".join(f"{line}\n" for line in lines) for lines in drawn))
+        result["diff"] = diff(before, after)
     return result
 
 
@@ -226,6 +224,6 @@ def gpu_list(states: Sequence[GpuState]) -> List[Dict[str, Any]]:
     ]
 
 
-def diff(before: Any, after: Any) -> Dict[str, Any]:
-    """For ``--diff``, of texts or plain data."""
-    return {"before_header": "MIG", "after_header": "MIG", "before": before, "after": after}
+def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Dict[str, Any]:
+    """For ``--diff``."""
+    return {"before_header": "MIG", "after_header": "MIG", "before": dict(before), "after": dict(after)}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.nvidia.mig.plugins.plugin_utils.slice_map import draw_diff
 
 A100 = "A100-SXM4-40GB"
 HALVES = {"gpus": "all", "profiles": {"3g.20gb": 2}}
@@ -152,8 +153,9 @@ def test_a_drained_pod_does_not_count(host):
     result = host.layout(SEVEN, drained_pods=[uid], diff=True)
     assert result.complete
     assert result.touched[0]["held"] == {"3g.20gb 4:4": ["pod team-a/train"]}
-    assert "       3g.20gb 4:4 in use by pod team-a/train" in result.diff["before"].splitlines()
-    assert "in use" not in result.diff["after"]
+    drawn = draw_diff(result.data)
+    assert "       3g.20gb 4:4 in use by pod team-a/train" in drawn["before"].splitlines()
+    assert "in use" not in drawn["after"]
 
 
 def test_the_way_back_leads_back(host):

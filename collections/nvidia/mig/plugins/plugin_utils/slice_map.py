@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import read_instance
-
 # All slices of a GPU together; a line with it, its label and diff's sign fits into 80 columns.
 _WIDTH = 56
 _LEAST = 4
 _MEMORY = re.compile(r"\.\d+gb")
+_INSTANCE = re.compile(r"(.*\S) (\d+):(\d+)(?: \[(.*)\])?$")
 
 
 def draw_gpu(gpu: Mapping[str, Any], slices: int) -> str:
@@ -51,6 +50,31 @@ def draw_gpus(gpus: Mapping[str, Mapping[str, Any]], touched: Sequence[Mapping[s
             if instance in one["held"]
         ]
     return lines
+
+
+def draw_diff(result: Mapping[str, Any]) -> Dict[str, Any]:
+    """The ``diff`` of mig_layout's result as pictures of the GPUs that the plan touches."""
+    sides = ("before", "after")
+    drawn = {
+        side: "".join(f"{line}\n" for line in draw_gpus(result[side], result["touched"])) for side in sides
+    }
+    return {**result["diff"], **drawn}
+
+
+def read_instance(text: str) -> Tuple[str, int, int, str]:
+    """The way back from `geometry.state.describe_instance`.
+
+    Returns:
+        Profile, first memory slice, memory slices, what is inside.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    found = _INSTANCE.match(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no instance")
+    profile, start, size, inside = found.groups(default="")
+    return profile, int(start), int(size), inside
 
 
 def _draw(instances: Sequence[Tuple[str, int, int, str]], slices: int) -> str:

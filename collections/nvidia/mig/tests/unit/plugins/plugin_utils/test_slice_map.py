@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.slice_map import draw_gpu, draw_gpus
-from ansible_collections.nvidia.mig.plugins.module_utils.geometry.state import read_instance
+from ansible_collections.nvidia.mig.plugins.plugin_utils.slice_map import (
+    draw_diff,
+    draw_gpu,
+    draw_gpus,
+    read_instance,
+)
 
 PICTURES = {
     "full": (
@@ -90,6 +94,19 @@ def test_who_uses_what_is_told_beneath_as_long_as_it_is_there():
         "       3g.20gb 4:4 in use by pod b/y, pod c/z",
         "GPU 6  |.......................................................|",
     ]
+
+
+def test_a_diff_is_of_the_gpus_that_are_touched():
+    before = {"GPU 0": {"mig": False}, "GPU 1": {"mig": False}}
+    after = {"GPU 0": {"mig": False}, "GPU 1": {"mig": True, "instances": []}}
+    touched = [{"gpu": 1, "memory_slices": 4, "held": {}}]
+    diff = {"before": before, "after": after, "before_header": "MIG"}
+    assert draw_diff({"before": before, "after": after, "touched": touched, "diff": diff}) == {
+        "before_header": "MIG",
+        "before": "GPU 1  whole GPU\n",
+        "after": f"GPU 1  |{'.' * 55}|\n",
+    }
+    assert draw_diff({"before": before, "after": before, "touched": [], "diff": diff})["after"] == ""
 
 
 @pytest.mark.parametrize("text", ["3g.20gb", "", "3g.20gb 0"])
