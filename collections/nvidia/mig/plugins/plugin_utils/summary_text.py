@@ -69,7 +69,6 @@ def _kinds(hosts: Mapping[str, HostSummary]) -> List[Tuple[HostSummary, List[str
     """Hosts that are alike together: those that failed, those that changed, the others; by name."""
     alike: Dict[str, Tuple[HostSummary, List[str]]] = {}
     for name, host in hosts.items():
-        # What the pods are called tells hosts apart, where they stand in kubelet's list does not.
         alike.setdefault(repr(sorted(host.as_dict().items())), (host, []))[1].append(name)
     order = {"FAILED": 0, "nothing": 2}
     return sorted(alike.values(), key=lambda kind: order.get(kind[0].done, 1))
