@@ -29,6 +29,12 @@ def read(*sources: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A copy of the example, as an operator begins."""
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "example"))
+
+
 def options() -> set[str]:
     """Every option of every role."""
     return {
@@ -103,11 +109,9 @@ dgx02.example.com
         assert set(found["gpu_nodes"]["children"]) == {"dgx", "hgx", "training", "inference"}
 
 
-def test_the_job_runs_on_it(lab: Lab, tmp_path: Path) -> None:
+def test_the_job_runs_on_it(lab: Lab, own: Path) -> None:
     """On the lab's machines, which have their driver and whatever else is provisioned already."""
     need_cluster(lab)
-    own = tmp_path / "example"
-    shutil.copytree(EXAMPLE, own)
     hosts = (own / "hosts.yml").read_text()
     for name, node in NODES.items():
         hosts = hosts.replace(name, node)
@@ -144,9 +148,7 @@ def test_the_lab_says_which_gpus_its_nodes_have() -> None:
         assert hosts[name]["mig_gpus"] == {node["gpu"]: node["count"]}
 
 
-def test_slips_are_told_with_host_variable_and_what_is_allowed(lab: Lab, tmp_path: Path) -> None:
-    own = tmp_path / "example"
-    shutil.copytree(EXAMPLE, own)
+def test_slips_are_told_with_host_variable_and_what_is_allowed(lab: Lab, own: Path) -> None:
     slips = {
         "dgx": "mig_stategy: mixed\nmig_layouts: {none: [], mixed: [], single: []}\n",
         "hgx": "mig_strategy: none\n",
@@ -171,9 +173,7 @@ def test_slips_are_told_with_host_variable_and_what_is_allowed(lab: Lab, tmp_pat
     assert "dgx01.example.com: mig_layouts is set by the groups dgx, training" in notes
 
 
-def test_a_layout_that_does_not_fit_is_told_before_there_is_a_node(lab: Lab, tmp_path: Path) -> None:
-    own = tmp_path / "example"
-    shutil.copytree(EXAMPLE, own)
+def test_a_layout_that_does_not_fit_is_told_before_there_is_a_node(lab: Lab, own: Path) -> None:
     file = own / "group_vars/inference.yml"
     text = file.read_text().replace("{1g.5gb: 7}", "{1g.10gb: 7}").replace("{2g.10gb: 2}", "{3g.40gb: 2}")
     file.write_text(text)
@@ -192,7 +192,7 @@ def test_a_layout_that_does_not_fit_is_told_before_there_is_a_node(lab: Lab, tmp
     ]
 
 
-def test_editors_get_a_schema_that_the_example_keeps(tmp_path: Path) -> None:
+def test_editors_get_a_schema_that_the_example_keeps() -> None:
     schema = json.loads((ROOT / "inventories/group_vars.schema.json").read_text())
     check = Draft7Validator(schema)
     Draft7Validator.check_schema(schema)

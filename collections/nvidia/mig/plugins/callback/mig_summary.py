@@ -81,35 +81,34 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         """A wait begins, if it takes long."""
-        self._progress.begin(str(host.get_name()), str(task._uuid), str(task.name or task.action))
+        self._progress.begin(str(host.get_name()), str(task._uuid), _name(task))
 
     def v2_runner_retry(self, result: Any) -> None:
         """The wait goes on; tell what the last attempt found."""
-        task = result.task
         left = what_is_left(result.result)
-        text = f"{task.name or task.action}: {left}" if left else str(task.name or task.action)
-        self._progress.begin(_host(result), str(task._uuid), text)
+        text = f"{_name(result.task)}: {left}" if left else _name(result.task)
+        self._progress.begin(_host(result), str(result.task._uuid), text)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         """There was nothing to wait for."""
-        self._progress.end(_host(result), str(result.task._uuid))
+        self._end(result)
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Note what a module of this collection, or a reboot, told of its host."""
+        self._end(result)
         task = result.task
-        self._progress.end(_host(result), str(task._uuid))
         action = task.resolved_action or task.action
         self._run.note(_host(result), action, result.result, task.args, bool(task.check_mode))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Note the failure that took the host out of the run."""
-        self._progress.end(_host(result), str(result.task._uuid))
+        self._end(result)
         if not ignore_errors:
             self._run.note_failure(_host(result), str(result.result.get("msg", "failed")))
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """Note that the host could not be reached."""
-        self._progress.end(_host(result), str(result.task._uuid))
+        self._end(result)
         self._run.note_failure(_host(result), "unreachable")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
@@ -127,6 +126,14 @@ class CallbackModule(CallbackBase):
                 _write(path, json.dumps(self._run.as_dict(), indent=2) + "\n")
             except OSError as error:
                 self._display.warning(f"mig_summary: {path} was not written: {error}")
+
+    def _end(self, result: Any) -> None:
+        """Whatever came of it, the host waits for this task no more."""
+        self._progress.end(_host(result), str(result.task._uuid))
+
+
+def _name(task: Any) -> str:
+    return str(task.name or task.action)
 
 
 def _host(result: Any) -> str:

@@ -13,9 +13,11 @@ author: MIG provisioning toolkit maintainers (@nvidia)
 description:
   - Asks the Kubernetes API whether the account that a play uses has some rights, and fails with all that it
     lacks, so that a change is not stopped half-way.
+requirements:
+  - kubernetes (Python package)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
-  - nvidia.mig.cluster
+  - nvidia.mig.reading
 options:
   rights:
     description:

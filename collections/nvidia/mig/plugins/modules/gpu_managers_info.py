@@ -14,9 +14,11 @@ description:
   - Finds NVIDIA's GPU Operator by its ClusterPolicy, and NVIDIA's DRA driver by its device classes.
   - It costs two calls of the Kubernetes API, however many nodes there are. It needs the right to list
     C(clusterpolicies.nvidia.com) and C(deviceclasses.resource.k8s.io).
+requirements:
+  - kubernetes (Python package)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
-  - nvidia.mig.cluster
+  - nvidia.mig.reading
 seealso:
   - module: nvidia.mig.device_plugin_release
   - module: nvidia.mig.gfd_release

@@ -19,16 +19,9 @@ description:
     sharing. Of other hosts, only the form of the layout.
   - Where two groups of a host, none of which is inside the other, set one variable differently, only their
     names decide. That is told, too.
+extends_documentation_fragment:
+  - nvidia.mig.reading
 attributes:
-  check_mode:
-    support: full
-    description: Never changes anything.
-  diff_mode:
-    support: none
-    description: Returns no diff.
-  idempotent:
-    support: full
-    description: Never changes anything.
   platform:
     support: full
     platforms: posix

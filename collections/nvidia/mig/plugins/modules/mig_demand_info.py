@@ -21,9 +21,11 @@ description:
   - The requests of a pod are those that the scheduler reckons with; init containers, sidecars, pod-level
     resources and overhead are part of it.
   - Volumes, pod affinity and topology spread constraints are not looked at.
+requirements:
+  - kubernetes (Python package)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
-  - nvidia.mig.cluster
+  - nvidia.mig.reading
 options:
   nodes:
     description:

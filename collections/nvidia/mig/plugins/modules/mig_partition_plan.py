@@ -100,16 +100,8 @@ options:
       - With V(0), a GPU is changed as soon as one more pod can run.
     type: float
     default: 0
-attributes:
-  check_mode:
-    support: full
-    description: Never changes anything.
-  diff_mode:
-    support: none
-    description: Never changes anything.
-  idempotent:
-    support: full
-    description: Never changes anything.
+extends_documentation_fragment:
+  - nvidia.mig.reading
 seealso:
   - module: nvidia.mig.mig_demand_info
   - module: nvidia.mig.mig_info

@@ -20,9 +20,11 @@ description:
     expected must be 0; a missing resource counts as 0, as kubelet never removes one.
   - What is allocatable counts, by which pods are scheduled. Kubelet keeps the capacity of a resource for five
     minutes after the device plugin stopped to serve it.
+requirements:
+  - kubernetes (Python package)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
-  - nvidia.mig.cluster
+  - nvidia.mig.reading
 attributes:
   check_mode:
     support: full

@@ -21,6 +21,7 @@ from ansible_collections.nvidia.mig.plugins.module_utils.node.wanted import (
     wanted_on,
 )
 from ansible_collections.nvidia.mig.plugins.plugin_utils.gpu_models import catalog, declared, models
+from ansible_collections.nvidia.mig.plugins.plugin_utils.names import some
 
 # Others have variables that begin so, too: only what is nearly one of ours is taken for a slip.
 _SHARED = ("nvidia_", "container_", "gpu_", "package_", "cluster_")
@@ -135,9 +136,4 @@ def together(told: Mapping[str, Sequence[str]]) -> list[str]:
     for host, lines in told.items():
         for line in lines:
             hosts.setdefault(line, []).append(host)
-    return [f"{_names(own)}: {line}" for line, own in hosts.items()]
-
-
-def _names(hosts: Sequence[str]) -> str:
-    more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
-    return ", ".join(hosts[:_SHOWN]) + more
+    return [f"{some(own, _SHOWN)}: {line}" for line, own in hosts.items()]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ansible_collections.nvidia.mig.plugins.module_utils.progress import LONGEST, SOCKET_VARIABLE
+from ansible_collections.nvidia.mig.plugins.plugin_utils.names import some
 
 _MOST_NAMES = 3
 # A module that waits says so every other second.
@@ -69,8 +70,7 @@ def what_is_left(result: Mapping[str, Any]) -> str:
     """What an attempt that is repeated found: the pods that are still there, or what went wrong."""
     names = [item["metadata"]["name"] for item in result.get("resources") or () if item.get("kind") == "Pod"]
     if names:
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        return f"{len(names)} pod{'s' if len(names) > 1 else ''} left, {', '.join(names[:_MOST_NAMES])}{more}"
+        return f"{len(names)} pod{'s' if len(names) > 1 else ''} left, {some(names, _MOST_NAMES)}"
     return " ".join(str(result.get("msg") or "").split())[:200]
 
 

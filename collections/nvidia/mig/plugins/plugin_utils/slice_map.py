@@ -41,15 +41,25 @@ def draw_gpus(gpus: Mapping[str, Mapping[str, Any]], touched: Sequence[Mapping[s
     lines = []
     for one in touched:
         name = f"GPU {one['gpu']}"
-        gpu = gpus[name]
-        lines.append(f"{name:<7}{draw_gpu(gpu, one['memory_slices'])}")
-        here = gpu.get("instances", ()) if gpu.get("mig") else ("",)
-        lines += [
-            f"{'':<7}{instance + ' ' if instance else ''}in use by {', '.join(one['held'][instance])}"
-            for instance in here
-            if instance in one["held"]
-        ]
+        first, *users = draw_with_users(gpus[name], one)
+        lines += [f"{name:<7}{first}", *(f"{'':<7}{line}" for line in users)]
     return lines
+
+
+def draw_with_users(gpu: Mapping[str, Any], one: Mapping[str, Any]) -> List[str]:
+    """The picture of one GPU, and a line for each part of it that is in use.
+
+    Args:
+        gpu: as `GpuState.summary` tells it.
+        one: its entry of mig_layout's ``touched``.
+    """
+    here = gpu.get("instances", ()) if gpu.get("mig") else ("",)
+    users = [
+        f"{instance + ' ' if instance else ''}in use by {', '.join(one['held'][instance])}"
+        for instance in here
+        if instance in one["held"]
+    ]
+    return [draw_gpu(gpu, one["memory_slices"]), *users]
 
 
 def draw_diff(result: Mapping[str, Any]) -> Dict[str, Any]:

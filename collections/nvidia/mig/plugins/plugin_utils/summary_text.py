@@ -10,7 +10,8 @@ import textwrap
 from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from ansible_collections.nvidia.mig.plugins.plugin_utils.slice_map import draw_gpus
+from ansible_collections.nvidia.mig.plugins.plugin_utils.names import some
+from ansible_collections.nvidia.mig.plugins.plugin_utils.slice_map import draw_with_users
 from ansible_collections.nvidia.mig.plugins.plugin_utils.summary import HostSummary, RunSummary
 
 _WIDTH = 80
@@ -81,9 +82,7 @@ def _host_lines(host: HostSummary, names: Sequence[str], check_mode: bool) -> It
     if len(names) == 1:
         yield f"{names[0]:<10} {products:<40} {host.done}".rstrip()
     else:
-        shown = ", ".join(names[:_MOST_NAMES])
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        yield from _wrap(shown + more, "")
+        yield from _wrap(some(names, _MOST_NAMES), "")
         yield f"{_INDENT}{products:<40} {host.done}".rstrip()
     if host.before is not None and host.after is not None:
         before, after = describe_layout(host.before), describe_layout(host.after)
@@ -103,11 +102,8 @@ def _host_lines(host: HostSummary, names: Sequence[str], check_mode: bool) -> It
 def _picture(gpus: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Slices before and after, of GPUs that are alike once."""
     alike: Dict[Tuple[Tuple[str, ...], Tuple[str, ...]], List[int]] = {}
-    for name, gpu in gpus.items():
-        before, after = (
-            tuple(line[_LABEL:] for line in draw_gpus({name: gpu[side]}, [gpu]))
-            for side in ("before", "after")
-        )
+    for gpu in gpus.values():
+        before, after = (tuple(draw_with_users(gpu[side], gpu)) for side in ("before", "after"))
         alike.setdefault((before, after), []).append(gpu["gpu"])
     for (before, after), indexes in alike.items():
         label = f"GPU {_ranges(indexes)}"

@@ -1,15 +1,13 @@
 # Copyright: (c) the MIG provisioning toolkit maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the documentation of the modules that only read from the Kubernetes API has in common."""
+"""What the documentation of the modules that only read, or calculate, has in common."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
     DOCUMENTATION = r"""
-requirements:
-  - kubernetes (Python package)
 attributes:
   check_mode:
     support: full
